@@ -71,7 +71,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
     for text in ("{", "[]", json.dumps({"seconds": {"Filter": {"row": 1}}})):
         place.write_text(text)
-        with pytest.raises(StrandlineError, match="not a file of"):
+        with pytest.raises(StrandlineError, match="not a calibration file"):
             load_prices()
 
 
