@@ -60,7 +60,7 @@ MOMENTS: dict[str, tuple[Any, str, bool, Callable[..., bool]]] = {
     "delta, after the commit": (deltalake, "write_deltalake", False, always),
     "postgresql, before the commit": (postgresql._PostgreSQLStore, "remember", False, always),
     "sqlite, before the commit": (sqlite._SQLiteStore, "remember", False, always),
-    "tables, after the commit": (TableWriter, "take", False, always),
+    "tables, after the commit": (TableWriter, "write", False, always),
     "the checkpoint, before it knows": (CheckpointChain, "commit", True, always),
 }
 

@@ -130,7 +130,7 @@ def test_callbacks_and_snapshots_while_a_query_runs(spark_database: Database) ->
         watched.snapshot("2099-01-01")
     assert called.await_end(60) and watched.await_end(60)
     assert sum(table.num_rows for _, table in heard) == called.metrics()["rows_out"]
-    with pytest.raises(QueryError, match="not kept"):
+    with pytest.raises(QueryError, match="was not retained"):
         called.results()
     changes = watched.changes("polars")
     assert changes["change"].sum() == 0, "everything that came has gone"

@@ -27,7 +27,7 @@ STEPS: tuple[tuple[Any, str], ...] = (
     (PipelineMetrics, "add"),
     (PipelineResults, "append"),
     (StatisticsStore, "learn"),
-    (SinkWriter, "take"),
+    (SinkWriter, "write"),
     (CheckpointChain, "commit"),
     (Subscriptions, "publish"),
 )
