@@ -157,11 +157,12 @@ class CheckpointError(StrandlineError):
     """A checkpoint is missing, foreign, damaged or not writable."""
 
 
-def damaged(path: object) -> CheckpointError:
-    """A file of a checkpoint that cannot be trusted."""
+def damaged(path: object, listed_in: object = None) -> CheckpointError:
+    """A file of a checkpoint that cannot be trusted; if a damaged list may be the cause, also the list."""
     return CheckpointError(
         f"checkpoint file {path} is missing or damaged",
         code="checkpoint-damaged",
+        detail=None if listed_in is None else f"It is listed in {listed_in}, which may be the damaged file instead.",
         hint="Restore the checkpoint from a backup, or start over with a new one. Nothing was overwritten.",
     )
 

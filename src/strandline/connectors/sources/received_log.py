@@ -86,11 +86,11 @@ class ReceivedLog:
         self.ended = head.ended
         self._starts = [start for start in self._starts if start >= head.first]  # an older one was about to be removed
         if not self._starts or self._starts[0] > head.first:
-            raise damaged(self._path(head.first))
+            raise damaged(self._path(head.first), self._head.path)
         size, lines = 0, head.first
         for number, start in enumerate(self._starts):
             if start != lines:  # the file before it has too many, or too few
-                raise damaged(self._path(self._starts[number - 1]))
+                raise damaged(self._path(self._starts[number - 1]), self._head.path)
             data = _read(self._path(start))
             size = 0
             for count, end, _ in _blocks(data):
@@ -98,9 +98,9 @@ class ReceivedLog:
             is_last = number == len(self._starts) - 1
             acknowledged = len(data) if not is_last else head.size if start == head.start else 0
             if size < acknowledged:
-                raise damaged(self._path(start))
+                raise damaged(self._path(start), self._head.path)
         if lines < head.lines:
-            raise damaged(self._path(head.start))
+            raise damaged(self._path(head.start), self._head.path)
         self.written = self.kept = lines
         return size
 

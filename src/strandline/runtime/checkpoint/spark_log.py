@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from pathlib import Path
 from typing import Final
 
@@ -72,9 +73,10 @@ class SparkLog:
         """The digest of the file with the id of the query."""
         content = _read(self.metadata)
         try:
-            if not isinstance(json.loads(content)["id"], str):
+            written = json.loads(content)["id"]
+            if str(uuid.UUID(written)) != written:
                 raise damaged(self.metadata)
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise damaged(self.metadata) from None
         return digest(content)
 
