@@ -51,8 +51,10 @@ class Tracer:
 
     def __init__(self) -> None:
         self.functions: Counter[tuple[str, str]] = Counter()
-        self.changes = 0
-        self._package: dict[int, str] = {}
+        self.first_changes = 0  # of package, between first calls of functions
+        self.changes = 0  # between all calls
+        self._first: dict[int, str] = {}
+        self._last: dict[int, str] = {}
 
     def __call__(self, frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
@@ -61,9 +63,11 @@ class Tracer:
         module = Path(name).relative_to(SOURCE)
         self.functions[str(module), frame.f_code.co_qualname] += 1
         package, thread = module.parts[0], threading.get_ident()
+        self.changes += self._last.get(thread, package) != package
+        self._last[thread] = package
         if self.functions[str(module), frame.f_code.co_qualname] == 1:
-            self.changes += self._package.get(thread, package) != package
-            self._package[thread] = package
+            self.first_changes += self._first.get(thread, package) != package
+            self._first[thread] = package
 
     def start(self) -> None:
         threading.setprofile(self)
@@ -105,7 +109,7 @@ def main() -> None:
     tracer = trace_example()
     print(
         f"README's example: {len(tracer.functions)} functions in {tracer.files} files, "
-        f"{tracer.changes} changes of package at first calls"
+        f"{tracer.changes} changes of package, {tracer.first_changes} between first calls"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -14,14 +15,14 @@ from strandline.runtime.pipeline import PipelineDriver, RunningPipeline, log_res
 Note: TypeAlias = Callable[[str], None]
 
 
-class Engine:
+class Engine(ABC):
     """Spark (`engines/spark/engine.py`), or this process (`engines/local.py`)."""
 
     batch_seconds = 0.02  # what a batch takes in any case, about
 
+    @abstractmethod
     def default_shards(self) -> int:
-        """How many shards state has unless the user says so."""
-        raise NotImplementedError
+        """Number of shards of the state, unless the user sets it."""
 
     def likely_shards(self) -> int:
         """The same without starting anything."""
@@ -31,12 +32,13 @@ class Engine:
         """How many cores pipelines may use; without starting anything."""
         return 1
 
+    @abstractmethod
     def run(self, pipeline: RunningPipeline) -> PipelineDriver:
         """Start the batches of a pipeline."""
-        raise NotImplementedError
 
     def warm(self, note: Note) -> None:
-        """Start what pipelines run on."""
+        """Start what pipelines run on; nothing by default."""
+        return
 
     def lost(self) -> StrandlineError | None:
         """Why the engine is gone, if it is; the next query starts it again."""
@@ -46,7 +48,8 @@ class Engine:
         return None
 
     def close(self) -> None:
-        """End what was started here."""
+        """End what was started here; nothing by default."""
+        return
 
 
 def log_start(pipeline: RunningPipeline, engine: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -52,20 +53,20 @@ CLOSE_SECONDS: Final = 1.0  # for a sink to let go of its connections
 FLOW: Final = "flow.json"  # the operators, for `strandline why` in another process
 
 
-class PipelineDriver:
+class PipelineDriver(ABC):
     """What drives a running pipeline: Spark's query, or a thread of this process."""
 
+    @abstractmethod
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the queries fail. False if the time ran out."""
-        raise NotImplementedError
 
+    @abstractmethod
     def check(self) -> None:
         """Raise what made the queries fail, if something did."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> None:
         """End the batches; nothing is written afterwards."""
-        raise NotImplementedError
 
     def durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
