@@ -20,7 +20,7 @@ from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import hash_column, hash_rows
 from strandline.runtime.kernels.ranking import RankOrder
-from strandline.runtime.kernels.sweep import LOWEST, lay_out, running_maxima, running_totals, uncovered
+from strandline.runtime.kernels.sweep import LOWEST, cover, lay_out, running_maxima, running_totals
 from strandline.runtime.kernels.user_aggregates import folded, running
 from support import ARRAYS, KINDS, any_decimal, examples, values
 
@@ -110,22 +110,34 @@ def test_the_running_maximum_and_what_can_be_one_later(
             assert best(group, at, [every[i] for i in kept]) == best(group, at, every)
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(120))
 @given(
-    st.lists(st.tuples(st.integers(0, 3), st.integers(-9, 9), st.integers(1, 9)), max_size=20),
-    st.tuples(*(st.integers(-12, 12) for _ in range(4))),
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 9)), max_size=20),
+    st.lists(st.tuples(st.integers(-3, 9), st.integers(0, 9)), min_size=4, max_size=4),
+    st.integers(10, 14),
 )
-def test_each_group_is_covered_once(rows: list[tuple[int, int, int]], known: tuple[int, ...]) -> None:
+def test_each_group_is_covered_once(
+    rows: list[tuple[int, int, int]], before: list[tuple[int, int]], until: int
+) -> None:
+    """Instants from 0 on: sent until `sent` before, with earlier elements valid until `reach`."""
+    rows += [(group, max(sent, 0), 0) for group, (sent, _) in enumerate(before)]  # more is due
     rows.sort(key=lambda row: row[:2])
     code, start, length = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(3))
-    end, covered = start + length, np.array([known[c] for c in code.tolist()], dtype=np.int64)
-    begins = uncovered(np.append(True, code[1:] != code[:-1])[: len(code)], start, end, covered)
+    sent = np.array([max(before[c][0], 0) for c in code.tolist()], dtype=np.int64)
+    reach = sent + [before[c][1] for c in code.tolist()]
+    begins_group = np.append(True, code[1:] != code[:-1])
+    chosen, begins, ends, sent_after, reach_after = cover(begins_group, start, start + length, sent, reach, until)
     for group in range(4):
-        mine = np.flatnonzero(code == group).tolist()
-        held = [t for row in mine for t in range(start[row], end[row]) if t >= known[group]]
-        assert sorted(t for row in mine for t in range(begins[row], end[row])) == sorted(set(held))
-        firsts = [start[row] for row in mine if begins[row] < end[row]]
-        assert len(firsts) == len(set(firsts)), "of those that start together one is enough"
+        mine = np.flatnonzero(code == group)
+        valid = {t for row in mine for t in range(start[row], start[row] + length[row]) if t >= sent[mine[0]]}
+        valid |= set(range(sent[mine[0]], reach[mine[0]]))
+        pieces = [(b, e) for row, b, e in zip(chosen, begins, ends, strict=True) if code[row] == group]
+        covered = [t for b, e in pieces for t in range(b, e)]
+        assert len(covered) == len(set(covered)) and set(covered) <= valid
+        assert {t for t in valid if t < until} <= set(covered) | set(range(sent[mine[0]]))
+        assert all(b < until for b, _ in pieces)
+        assert reach_after[group] == max(reach[mine[0]], *(start[mine] + length[mine]))
+        assert set(range(until, reach_after[group])) <= set(covered) | set(range(sent_after[group], 99))
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *ARRAYS, decimal(38, 38), decimal(5, 5)], ids=str)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strandline.core.types import DOUBLE, INT, VARCHAR, Type
 from strandline.logical.reference.interpreter import bag
 from strandline.runtime.operators import distinct as distinct_module
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
 from support import (
     ARRAYS,
@@ -19,6 +20,7 @@ from support import (
     Payload,
     Slicing,
     at,
+    batch,
     columns,
     drive,
     edges,
@@ -95,3 +97,30 @@ def test_payloads_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) 
     for slicing in (Slicing(), Slicing((2,), "save"), Slicing((2, 3), "store")):
         out = drive(lambda: DistinctOperator(TEXT), [(TEXT, source)], slicing)
         same_snapshots(out, lambda t: distinct(at(source, t)), edges(source))
+
+
+@settings(max_examples=examples(40))
+@given(source=intervals(payloads(INT), endless=True), slicing=slicings())
+def test_the_cuts_of_the_input_do_not_show(source: Elements, slicing: Slicing) -> None:
+    schema = columns(INT)
+    whole, cut = (drive(lambda: DistinctOperator(schema), [(schema, source)], s) for s in (Slicing(), slicing))
+    assert sorted(map(str, cut)) == sorted(map(str, whole))
+
+
+def test_state_and_output_grow_with_payloads_and_not_with_duplicates() -> None:
+    # 20 slices of 1,000 rows, 50 payloads, each row valid for 10 slices
+    schema, payloads_, length = columns(INT), 50, 1_000
+    operator, out = DistinctOperator(schema), 0
+    for number in range(20):
+        rows: Elements = [((row % payloads_,), number * 100 + row // 10, number * 100 + length) for row in range(1_000)]
+        out += operator.step([batch(schema, rows)], Watermark((number + 1) * 100)).frame.height
+        assert operator.save().rows() <= 4 * payloads_
+    assert out <= 2 * payloads_ * (20 * 100 // length)
+
+
+def test_a_payload_that_expired_in_the_log_is_new_again() -> None:
+    # a is due at 6 and ends at 9, within a slice; b keeps the segment with a's entry alive
+    source = line("a[0,6) b[0,60) a[3,9) a[20,22)")
+    for cuts in ((), (2, 4), (2, 4, 12), (4, 6, 9, 15)):
+        out = drive(lambda: DistinctOperator(TEXT), [(TEXT, source)], Slicing(cuts, "store"))
+        assert sorted(show(out).split()) == ["a[0,6)", "a[20,22)", "a[6,9)", "b[0,60)"]

@@ -138,3 +138,14 @@ def decimal_words(column: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray
         array = array.fill_null(0)
     words = np.frombuffer(array.buffers()[1], dtype=np.int64)[2 * array.offset : 2 * (array.offset + len(array))]
     return words[0::2], words[1::2]
+
+
+def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> npt.NDArray[np.bool_]:
+    """Mask of rows with equal hashes that have equal payloads; NULL equals NULL, and NaN equals NaN."""
+    no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
+    if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
+        return np.ones(one.height, dtype=np.bool_)
+    other = two.rename(lambda name: "@" + name)
+    equal = pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in one.columns)
+    same: npt.NDArray[np.bool_] = pl.concat([one, other], how="horizontal").select(equal).to_series().to_numpy()
+    return same

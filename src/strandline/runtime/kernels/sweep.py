@@ -180,23 +180,45 @@ def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> 
     return who[:count].copy(), begin[:count].copy(), stop[:count].copy(), reach
 
 
-@compiled("i8[::1](b1[::1], i8[::1], i8[::1], i8[::1])")
-def uncovered(begins_group: Mask, start: Times, end: Times, covered: Times) -> Times:
-    """Start of the part of each interval that neither others of its group nor `covered` cover; its end or later if
-    there is none. The intervals of a group are contiguous, by start."""
-    begins = end.copy()
-    reach = LOWEST
-    row = 0
-    while row < len(start):
-        if begins_group[row]:
-            reach = covered[row]
-        # Of those that start together the longest comes first: then the others have nothing to add.
-        longest, after = row, row + 1
-        while after < len(start) and not begins_group[after] and start[after] == start[row]:
-            if end[after] > end[longest]:
-                longest = after
-            after += 1
-        begins[longest] = max(start[row], reach)
-        reach = max(reach, end[longest])
-        row = after
-    return begins
+@compiled("Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1]))(b1[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8)")
+def cover(
+    begins_group: Mask, start: Times, end: Times, sent: Times, reach: Times, until: int
+) -> tuple[Index, Times, Times, Times, Times]:
+    """Cover the union of each group's intervals with as few disjoint ones as can be chosen without looking ahead.
+
+    A chosen interval begins where none is chosen yet, or where the one before ends, and goes as far as the intervals
+    reach that have started by then. The intervals of a group are contiguous, by start. Before the slice it was covered
+    until `sent`, and its intervals went as far as `reach`.
+
+    Returns the chosen intervals that begin before `until`: a row of the group that is valid all the time, begin and
+    end; and for each group until when it is covered now, and how far its intervals go.
+    """
+    rows = len(start)
+    row_of, begins, ends = np.empty(2 * rows, np.int64), np.empty(2 * rows, np.int64), np.empty(2 * rows, np.int64)
+    sent_after, reach_after = np.empty(rows, np.int64), np.empty(rows, np.int64)
+    chosen, groups, row = 0, 0, 0
+    while row < rows:
+        covered, far, longest = sent[row], reach[row], row
+        first = row
+        while row <= rows:
+            ended = row == rows or (row > first and begins_group[row])
+            now = until if ended else start[row]
+            while covered < now and far > covered:
+                row_of[chosen], begins[chosen], ends[chosen] = longest, covered, far
+                covered = far
+                chosen += 1
+            if ended:
+                break
+            covered = max(covered, now)
+            if end[row] > far:
+                far, longest = end[row], row
+            row += 1
+        sent_after[groups], reach_after[groups] = covered, far
+        groups += 1
+    return (
+        row_of[:chosen].copy(),
+        begins[:chosen].copy(),
+        ends[:chosen].copy(),
+        sent_after[:groups].copy(),
+        reach_after[:groups].copy(),
+    )

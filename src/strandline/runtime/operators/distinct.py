@@ -7,92 +7,117 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL
+from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, times
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
-from strandline.runtime.kernels.sweep import uncovered
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
+from strandline.runtime.kernels.sweep import cover
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
-from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.state.segments import HashedLog, State, column
+from strandline.runtime.state.segments import FoldedLog, SortedLog, State, column
+
+SENT = "@sent"
 
 
 class DistinctOperator(Operator):
-    """Duplicate elimination: each payload at most once per instant.
+    """Duplicate elimination: each payload at most once per instant (δ* of Golab and Özsu, in array form).
 
     Law    snapshot(out, t) = δ(snapshot(in, t))
-    State  per payload the end of its cover; remainders that begin after the slice
-    Emits  of each element the part that no earlier one covers
+    State  cover   per payload: how far its elements reach, and until when it has been sent
+           due     payloads that reach further than they have been sent, by the instant at which more must be sent
+    Emits  an element where a payload appears, and where its last one ends while duplicates are valid: as far as the
+           duplicates reach that have started by then
 
-        in       a..a......
-        a        [=====)
-        a           [======)
+        in    a  [=====)
+              a    [=====)
+              a      [=====)
         out      [=====)[==)
+
+    The elements that were seen are not stored: all have started, so beyond the slice only their latest end counts.
     """
 
     def __init__(self, schema: Schema, identity: Sequence[str] = ()) -> None:
         """`identity` are columns that identify a payload, if fewer than all."""
         self.columns = list(identity) or [column.id for column in schema]
-        self.seen = HashedLog()
-        self.later = ReorderOperator()
+        self.watermark: Instant = BEFORE_ALL
+        self.cover = FoldedLog(self.columns, (UNTIL, SENT))
+        self.due = SortedLog(UNTIL)
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        fresh = self._uncovered(inputs[0].ordered().frame, watermark)
-        return self.later.step([fresh], watermark)
+        until = watermark.time
+        frame, hashes, begins_group = self._by_payload(self._with_due(inputs[0].frame, until))
+        sent, reach = self._look_up(frame, hashes)
+        start, end = times(frame, FROM), times(frame, UNTIL)
+        rows, begins, ends, sent_after, reach_after = cover(begins_group, start, end, sent, reach, until)
+        first = np.flatnonzero(begins_group)
+        self._remember(frame, hashes, first, (sent[first], reach[first]), (sent_after, reach_after), until)
+        self.watermark = until
+        return Batch(gather(frame, rows)).with_times(begins, ends)
 
-    def _uncovered(self, frame: pl.DataFrame, watermark: Watermark) -> Batch:
+    def _with_due(self, frame: pl.DataFrame, until: Instant) -> pl.DataFrame:
+        """The slice, with an empty interval for each payload of which more must be sent in it."""
+        due = self.due.take_before(until)
+        return Batch(pl.concat([frame, *due], rechunk=True) if due else frame).ordered().frame
+
+    def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Hashes, Mask]:
+        """Rows by hash, then by payload, then by start; and where a payload begins."""
         hashes = hash_rows(frame, self.columns)
-        # By hash, and elements of one payload by start: a preceding element may cover the beginning of the next.
         order = np.argsort(hashes, kind="stable")
         frame, hashes = gather(frame, order), hashes[order]
         begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
-        if not self._agree(frame, np.flatnonzero(~begins_group)):
-            frame, begins_group = self._apart(frame, hashes)
-        start, end = times(frame, FROM), times(frame, UNTIL)
-        begins = uncovered(begins_group, start, end, self._covered_before(frame, hashes))
-        rows = np.flatnonzero(begins < end)
-        fresh = gather(frame, rows)
-        self.seen.expire(watermark.time)
-        self.seen.append(fresh, hashes[rows], watermark.time)
-        return Batch(fresh).with_times(begins[rows], end[rows])
-
-    def _agree(self, frame: pl.DataFrame, rows: Index) -> bool:
-        """True if rows with the hash of their predecessor also have its payload, as nearly always."""
+        again = np.flatnonzero(~begins_group)
         payload = frame.select(self.columns)
-        return bool(same_payloads(gather(payload, rows), gather(payload, rows - 1)).all())
-
-    def _apart(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[pl.DataFrame, Mask]:
-        """The rows by hash, then by payload, then by start; and where a payload begins."""
-        codes, _ = group_codes(frame, self.columns)
+        if same_payloads(gather(payload, again), gather(payload, again - 1)).all():
+            return frame, hashes, begins_group
+        codes, _ = group_codes(frame, self.columns)  # different payloads have one hash
         order = np.lexsort((codes, hashes))  # stable: equal payloads keep their order
         codes = codes[order]
-        return gather(frame, order), np.append(True, codes[1:] != codes[:-1])
+        return gather(frame, order), hashes[order], np.append(True, codes[1:] != codes[:-1])
 
-    def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
-        """End of the cover of each new element's payload by earlier batches."""
-        covered = np.full(frame.height, BEFORE_ALL)
+    def _look_up(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
+        """Until when the payload of each row was sent, and how far it reached, before this slice."""
+        sent, reach = np.full(frame.height, BEFORE_ALL), np.full(frame.height, BEFORE_ALL)
         payload = frame.select(self.columns)
-        for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
+        for segment, mine, theirs in self.cover.probe(hashes, PAIRS_AT_ONCE):
             same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
-            np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
-        return covered
+            mine, theirs = mine[same], theirs[same]
+            np.maximum.at(sent, mine, column(segment, SENT)[theirs])
+            np.maximum.at(reach, mine, column(segment, UNTIL)[theirs])
+        expired = reach <= self.watermark
+        sent[expired] = reach[expired] = BEFORE_ALL
+        return sent, reach
+
+    def _remember(
+        self,
+        frame: pl.DataFrame,
+        hashes: Hashes,
+        first: Index,
+        before: tuple[Times, Times],
+        after: tuple[Times, Times],
+        until: Instant,
+    ) -> None:
+        """Store what changed of the payloads whose first rows are given and that reach beyond the slice."""
+        (sent_before, reach_before), (sent, reach) = before, after
+        changed = np.flatnonzero((reach > until) & ((sent > sent_before) | (reach > reach_before)))
+        rows = first[changed]
+        entries = gather(frame.select(self.columns), rows).with_columns(
+            pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed])
+        )
+        self.cover.expire(until)
+        self.cover.put(entries, hashes[rows], until, replaced=int((reach_before[changed] > BEFORE_ALL).sum()))
+        waits = (sent_before == sent) & (reach_before > sent_before)
+        due = np.flatnonzero((reach > sent) & (reach > until) & ~waits)
+        at = pl.Series(sent[due])
+        self.due.append(gather(frame, first[due]).with_columns(at.alias(FROM), at.alias(UNTIL)))
 
     def restore(self, state: State) -> None:
-        self.seen = HashedLog(state.segments.get("seen", ()))
-        self.later.restore(State(segments={"waiting": state.segments.get("waiting", [])}))
+        self.watermark = state.numbers.get("progress", BEFORE_ALL)
+        self.cover = FoldedLog(
+            self.columns, (UNTIL, SENT), state.segments.get("cover", ()), state.numbers.get("replaced", 0)
+        )
+        self.due = SortedLog(UNTIL, state.segments.get("due", ()))
 
     def save(self) -> State:
-        return State(segments={"seen": self.seen.segments, **self.later.save().segments})
-
-
-def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
-    """Mask of rows with equal hashes that have equal payloads; NULL equals NULL, and NaN equals NaN."""
-    no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
-    if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
-        return np.ones(one.height, dtype=np.bool_)
-    other = two.rename(lambda name: "@" + name)
-    equal = pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in one.columns)
-    same: Mask = pl.concat([one, other], how="horizontal").select(equal).to_series().to_numpy()
-    return same
+        numbers = {"progress": self.watermark, "replaced": self.cover.replaced}
+        return State(numbers, {"cover": self.cover.segments, "due": self.due.segments})

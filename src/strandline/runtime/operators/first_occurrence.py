@@ -11,9 +11,8 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Column, Schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather
 from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
-from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.kernels.hashing import hash_rows, same_payloads
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.distinct import same_payloads
 from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
 from strandline.runtime.state.segments import HashedLog, State
 

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import Instant
-from strandline.planner.compaction import merge_window
+from strandline.planner.compaction import LARGEST_MERGE_ROWS, merge_window
 from strandline.runtime.kernels.batch import UNTIL, Index, Times, gather, is_sorted, times
-from strandline.runtime.kernels.hashing import Hashes
+from strandline.runtime.kernels.hashing import Hashes, same_payloads
 from strandline.runtime.kernels.probing import matches
 
 HASH = "@hash"
@@ -186,8 +186,58 @@ class HashedLog:
         frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
         frame = frame.filter(pl.col(UNTIL) > after)
         order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
-        merged = gather(frame, order)
+        merged = self._fold(gather(frame, order))
         self.segments[window] = [_hashed_segment(merged)] if merged.height else []
+
+    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """What to keep of rows, sorted by hash, that are merged."""
+        return frame
+
+
+class FoldedLog(HashedLog):
+    """Entries by key of which the largest value counts, in each column: an entry is changed by appending another one.
+
+    Replaced entries leave when segments are merged; when most entries are replaced ones, all segments are. So the log
+    holds at most about two entries per key, and an entry is rewritten about twice more than in a log that only grows.
+    """
+
+    def __init__(
+        self, key: Sequence[str], values: Sequence[str], segments: Sequence[Segment] = (), replaced: int = 0
+    ) -> None:
+        super().__init__(segments)
+        self.key, self.values = list(key), list(values)
+        self.replaced = replaced  # about how many entries are
+
+    def put(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, replaced: int) -> None:
+        """Append entries with their hashes, sorted by hash, some of which replace others."""
+        self.replaced += replaced
+        self.append(frame, hashes, after)
+        if 2 * self.replaced > sum(segment.rows for segment in self.segments):
+            self._compact(after)
+
+    def _compact(self, after: Instant) -> None:
+        """Merge all segments, as far as they may be merged in memory."""
+        end = len(self.segments)
+        while end > 0:
+            begin, rows = end - 1, self.segments[end - 1].rows
+            while begin > 0 and rows + self.segments[begin - 1].rows <= LARGEST_MERGE_ROWS:
+                begin -= 1
+                rows += self.segments[begin].rows
+            if end - begin > 1:
+                self._merge(slice(begin, end), after)
+            end = begin
+        self.replaced = 0
+
+    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
+        hashes: Hashes = frame.get_column(HASH).to_numpy()
+        same = np.zeros(frame.height, dtype=np.bool_)  # as the row before
+        again = 1 + np.flatnonzero(hashes[1:] == hashes[:-1])
+        key = frame.select(self.key)
+        same[again] = same_payloads(gather(key, again), gather(key, again - 1))
+        first = np.flatnonzero(~same)
+        self.replaced = max(0, self.replaced - (frame.height - len(first)))
+        largest = (pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values)
+        return gather(frame, first).with_columns(largest) if len(first) else frame
 
 
 def _hashed_segment(frame: pl.DataFrame) -> Segment:
