@@ -19,6 +19,7 @@ from strandline.logical.values import compare
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import hash_column, hash_rows
+from strandline.runtime.kernels.probing import latest_ends, overlaps
 from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import LOWEST, cover, lay_out, running_maxima, running_totals
 from strandline.runtime.kernels.user_aggregates import folded, running
@@ -138,6 +139,41 @@ def test_each_group_is_covered_once(
         assert all(b < until for b, _ in pieces)
         assert reach_after[group] == max(reach[mine[0]], *(start[mine] + length[mine]))
         assert set(range(until, reach_after[group])) <= set(covered) | set(range(sent_after[group], 99))
+
+
+INTERVALS = st.tuples(st.integers(0, 2), st.integers(0, 99), st.integers(1, 99))
+
+
+@settings(max_examples=examples(120))
+@given(st.lists(INTERVALS, max_size=9), st.lists(INTERVALS, max_size=700), st.integers(1, 50))
+def test_overlapping_intervals_of_a_key_are_found(
+    probes: list[tuple[int, int, int]], stored: list[tuple[int, int, int]], limit: int
+) -> None:
+    stored.sort(key=lambda row: row[:2])
+    keys, start, length = (np.array([row[i] for row in stored], dtype=np.int64) for i in range(3))
+    own, own_start, own_length = (np.array([row[i] for row in probes], dtype=np.int64) for i in range(3))
+    end, own_end = start + length, own_start + own_length
+    found: list[tuple[int, int]] = []
+    begin = 0
+    while begin < len(probes):
+        rows, others, begin = overlaps(
+            own.astype(np.uint64),
+            own_start,
+            own_end,
+            keys.astype(np.uint64),
+            start,
+            end,
+            latest_ends(end),
+            begin,
+            limit,
+        )
+        found += zip(rows.tolist(), others.tolist(), strict=True)
+    assert found == [
+        (one, two)
+        for one in range(len(probes))
+        for two in range(len(stored))
+        if own[one] == keys[two] and start[two] < own_end[one] and own_start[one] < end[two]
+    ]
 
 
 @pytest.mark.parametrize("kind", [*KINDS, *ARRAYS, decimal(38, 38), decimal(5, 5)], ids=str)

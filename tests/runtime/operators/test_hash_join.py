@@ -14,8 +14,10 @@ from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP,
 from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, Value
 from strandline.logical.values import compare
+from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators import hash_join as join
 from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.state import segments
 from support import (
     MONEY,
     TEXT,
@@ -145,12 +147,20 @@ CONDITIONS: tuple[Expression | None, ...] = (
     st.sampled_from((0, 1)),
     slicings(),
     st.sampled_from((1, 3, 2_000_000)),
+    st.booleans(),
 )
-@example([((1, 1.0), 0, 5)], [((1, 2.0), 0, 5), ((1, 0.5), 0, 5)], CONDITIONS[2], 1, Slicing(), 1)
+@example([((1, 1.0), 0, 5)], [((1, 2.0), 0, 5), ((1, 0.5), 0, 5)], CONDITIONS[2], 1, Slicing(), 1, False)
 def test_theta_join_is_the_snapshot_join(
-    lefts: Elements, rights: Elements, condition: Expression | None, keys: int, slicing: Slicing, at_once: int
+    lefts: Elements,
+    rights: Elements,
+    condition: Expression | None,
+    keys: int,
+    slicing: Slicing,
+    at_once: int,
+    by_time: bool,
 ) -> None:
-    """Any condition, with and without a key, and however few pairs are looked at in one go."""
+    """Any condition, with and without a key, probed by key or by key and time, however few pairs are looked at in one
+    go."""
 
     def satisfied(row: Payload) -> bool:
         names = (c.id for c in (*L, *R))
@@ -158,6 +168,9 @@ def test_theta_join_is_the_snapshot_join(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(join, "PAIRS_AT_ONCE", at_once)
+        if by_time:
+            patch.setattr(segments, "TRIAL_PAIRS", 1)
+            patch.setattr(segments, "FEW_VALID", 0)
         out = joined(L, R, lefts, rights, keys=keys, condition=condition, slicing=slicing)
     same_snapshots(
         out, lambda t: [row for row in pairs(at(lefts, t), at(rights, t), keys) if satisfied(row)], edges(lefts, rights)
@@ -177,3 +190,18 @@ def test_decimals_of_all_sizes_as_keys() -> None:
     rights: Elements = [((n,), 10, 11) for n in reversed(numbers)]
     out = joined(left, right, lefts, rights, keys=1)
     assert sorted(payload for payload, _, _ in out) == sorted((n, n) for n in numbers)
+
+
+def test_a_running_value_meets_the_rows_of_its_time_only() -> None:
+    """One key, values one after the other: work is per match, not per pair of the key."""
+    count = 30_000
+    values: Elements = [((1, float(n)), 2 * n, 2 * n + 2) for n in range(count)]
+    rows: Elements = [((1, float(n)), 2 * n + 1, 2 * n + 2) for n in range(count)]
+    with pytest.MonkeyPatch.context() as patch:
+        looked_at: list[int] = []
+        patch.setattr(join, "intersect", lambda *times: looked_at.append(len(times[0])) or intersect(*times))
+        out = joined(L, R, rows, values, keys=1)
+    assert sum(looked_at) < 4 * count
+    assert (
+        sorted(row[1] for row, _, _ in out) == sorted(row[3] for row, _, _ in out) == [float(n) for n in range(count)]
+    )

@@ -14,7 +14,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, g
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_segment
+from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_overlapping
 
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
@@ -72,11 +72,10 @@ class HashJoinOperator(Operator):
 
     def _meet(self, mine: Segment, others: Sequence[Segment], mine_is_left: bool) -> Iterator[pl.DataFrame]:
         """The pairs of new rows with the rows of segments, a bounded number at a time."""
-        hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
         pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
         size = 0
         for other in others:
-            for rows, other_rows in probe_segment(other, hashes, PAIRS_AT_ONCE):
+            for rows, other_rows in probe_overlapping(mine, other, PAIRS_AT_ONCE):
                 start, end, meet = intersect(
                     column(mine, FROM)[rows],
                     column(mine, UNTIL)[rows],

@@ -17,11 +17,14 @@ import polars as pl
 
 from strandline.core.temporal import Instant
 from strandline.planner.compaction import LARGEST_MERGE_ROWS, merge_window
-from strandline.runtime.kernels.batch import UNTIL, Index, Times, gather, is_sorted, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
 from strandline.runtime.kernels.hashing import Hashes, same_payloads
-from strandline.runtime.kernels.probing import matches
+from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 
 HASH = "@hash"
+# A probe by key alone is judged by this many pairs: if fewer than one of FEW_VALID is valid, time decides with the key.
+TRIAL_PAIRS = 2**16
+FEW_VALID = 8
 
 
 class StateRows:
@@ -254,13 +257,47 @@ def column(segment: Segment, name: str) -> Times:
 
 
 def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
-    """The pairs with equal hashes of `hashes` and one segment."""
-    if not segment.rows or not len(hashes):
-        return
+    """The pairs with equal hashes of `hashes` and one segment, about `limit` at a time."""
     begin = 0
-    while begin < len(hashes):
+    while segment.rows and begin < len(hashes):
         rows, segment_rows, begin = matches(hashes, *_lookup_table(segment), begin, limit)
         yield rows, segment_rows
+
+
+def probe_overlapping(mine: Segment, other: Segment, limit: int) -> Iterator[tuple[Index, Index]]:
+    """The pairs of two segments that have equal hashes, and can be valid together, about `limit` at a time.
+
+    A look-up by key alone is faster where most of what it finds is valid. Where a key has many elements one after the
+    other, such as the values of a running aggregate, few are: if the first pairs show that, the others are looked up by
+    key and time.
+    """
+    hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
+    begin, size = 0, TRIAL_PAIRS
+    while other.rows and begin < len(hashes):
+        rows, other_rows, begin = matches(hashes, *_lookup_table(other), begin, size)
+        yield rows, other_rows
+        if size == TRIAL_PAIRS and begin < len(hashes):
+            valid = column(other, FROM)[other_rows] < column(mine, UNTIL)[rows]
+            valid &= column(mine, FROM)[rows] < column(other, UNTIL)[other_rows]
+            if valid.sum() * FEW_VALID < len(rows):
+                break
+        size = limit
+    while other.rows and begin < len(hashes):
+        by_time, *sorted_rows = _time_index(other)
+        times_of_mine = column(mine, FROM), column(mine, UNTIL)
+        rows, places, begin = overlaps(hashes, *times_of_mine, *sorted_rows, begin, limit)
+        yield rows, by_time[places]
+
+
+def _time_index(segment: Segment) -> tuple[Index, Hashes, Times, Times, Times]:
+    """The rows by hash and start, and when the rows of each block have ended."""
+    if "by time" not in segment.stored.derived:
+        hashes: Hashes = segment.frame.get_column(HASH).to_numpy()
+        start, end = column(segment, FROM), column(segment, UNTIL)
+        order = np.lexsort((start, hashes))
+        segment.stored.derived["by time"] = order, hashes[order], start[order], end[order], latest_ends(end[order])
+    index: tuple[Index, Hashes, Times, Times, Times] = segment.stored.derived["by time"]
+    return index
 
 
 def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
