@@ -6,6 +6,7 @@ from datetime import datetime
 
 from strandline.core.temporal import show_duration
 from strandline.core.types import INTERVAL, Column
+from strandline.logical import plan as logical
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -17,28 +18,7 @@ from strandline.logical.expressions import (
     SortKey,
     UserCall,
 )
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.tree import sources
 
 _INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "+": 6, "-": 6}
@@ -153,51 +133,51 @@ def show_session(partition: tuple[str, ...], gap_us: int) -> str:
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
-        case Scan(stream, alias, columns):
+        case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
             return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
-        case TimeWindow(range_us, slide_us, _):
+        case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
-        case CountWindow(partition, rows, slide, _):
+        case logical.CountWindow(partition, rows, slide, _):
             return f"CountWindow {show_rows(partition, rows, slide)}"
-        case SessionWindow(partition, gap_us, _):
+        case logical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {show_session(partition, gap_us)}"
-        case Granularity(granule_us, _):
+        case logical.Granularity(granule_us, _):
             return f"Granularity {show_duration(granule_us)}"
-        case Changes(kind, _):
+        case logical.Changes(kind, _):
             return f"Changes {kind}"
-        case TopRows(partition, order, limit, _):
+        case logical.TopRows(partition, order, limit, _):
             return f"TopRows {limit} {show_order(partition, order)}"
-        case Rank(column, partition, order, limit, _):
+        case logical.Rank(column, partition, order, limit, _):
             return f"Rank {show_rank(column, partition, order, limit)}"
-        case Filter(predicate, _):
+        case logical.Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return f"Map {show_outputs(outputs)}"
-        case Join(None, _, _):
+        case logical.Join(None, _, _):
             return "Join all pairs"
-        case Join(predicate, _, _):
+        case logical.Join(predicate, _, _):
             assert predicate is not None
             return f"Join on {show_expression(predicate)}"
-        case OuterJoin(full, predicate, _, _):
+        case logical.OuterJoin(full, predicate, _, _):
             return f"{'Full' if full else 'Left'} join on {show_expression(predicate)}"
-        case SemiJoin(anti, predicate, _, _):
+        case logical.SemiJoin(anti, predicate, _, _):
             on = "" if predicate is None else f" on {show_expression(predicate)}"
             return f"{'Anti' if anti else 'Semi'} join{on}"
-        case MarkJoin(mark, predicate, _, _):
+        case logical.MarkJoin(mark, predicate, _, _):
             return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
-        case Apply(kind, column, value, _, _):
+        case logical.Apply(kind, column, value, _, _):
             added = "" if column is None else f" {column.id}"
             return f"Apply {kind}{added}{'' if value is None else f' of {show_expression(value)}'}"
-        case Aggregate(keys, aggregates, _):
+        case logical.Aggregate(keys, aggregates, _):
             by = f" by {', '.join(keys)}" if keys else ""
             computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
             return f"Aggregate{by}{': ' if computed else ''}{computed}"
-        case Distinct():
+        case logical.Distinct():
             return "Distinct"
-        case Union(columns, _):
+        case logical.Union(columns, _):
             return f"Union ({', '.join(c.id for c in columns)})"
-        case SetOperation(kind, columns, _, _):
+        case logical.SetOperation(kind, columns, _, _):
             return f"{kind.capitalize()} ({', '.join(c.id for c in columns)})"
 
 

@@ -19,30 +19,10 @@ from typing import Literal as OneOf
 
 from strandline.core.temporal import SECOND
 from strandline.core.types import Column, Schema
+from strandline.logical import plan as logical
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources
 
@@ -101,43 +81,43 @@ def characteristics(plan: Plan, statistics: StatisticsByStream) -> StreamProfile
 def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: StatisticsByStream) -> StreamProfile:
     """Stream profile of the output of an operator, given those of its inputs."""
     match plan:
-        case Scan(stream, _, columns, intervals):
+        case logical.Scan(stream, _, columns, intervals):
             return read(statistics.get(stream, StreamStatistics()), columns, intervals)
-        case TimeWindow(range_us, slide_us, _):
+        case logical.TimeWindow(range_us, slide_us, _):
             return windowed(below[0], range_us, slide_us)
-        case CountWindow(partition, rows, _, _):
+        case logical.CountWindow(partition, rows, _, _):
             return in_last_rows(below[0], partition, rows)
-        case SessionWindow(partition, gap_us, _):
+        case logical.SessionWindow(partition, gap_us, _):
             return in_sessions(below[0], partition, gap_us)
-        case Granularity(granule_us, _):
+        case logical.Granularity(granule_us, _):
             return rounded_up(below[0], granule_us)
-        case Changes():
+        case logical.Changes():
             return changing(below[0])
-        case TopRows(partition, _, limit, _):
+        case logical.TopRows(partition, _, limit, _):
             return first_rows(below[0], partition, limit)
-        case Rank(place, partition, _, limit, _):
+        case logical.Rank(place, partition, _, limit, _):
             return ranked(below[0], place, partition, limit)
-        case Filter(predicate, _):
+        case logical.Filter(predicate, _):
             return filtered(below[0], predicate)
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return mapped(below[0], outputs)
-        case Join(predicate, _, _):
+        case logical.Join(predicate, _, _):
             return joined(predicate, *_sides(below))
-        case OuterJoin(full, predicate, _, _):
+        case logical.OuterJoin(full, predicate, _, _):
             return matched("full" if full else "left", predicate, *_sides(below))
-        case SemiJoin(anti, predicate, _, _):
+        case logical.SemiJoin(anti, predicate, _, _):
             return matched("anti" if anti else "semi", predicate, *_sides(below))
-        case MarkJoin():
+        case logical.MarkJoin():
             return matched("mark", plan.predicate, *_sides(below))
-        case Apply():
+        case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
-        case Aggregate(keys, _, _):
+        case logical.Aggregate(keys, _, _):
             return aggregated(below[0], keys)
-        case Distinct(source):
+        case logical.Distinct(source):
             return unique(below[0], tuple(c.id for c in schema(source)))
-        case Union(columns, inputs):
+        case logical.Union(columns, inputs):
             return merged(columns, tuple(schema(source) for source in inputs), below)
-        case SetOperation(_, columns, left, right):
+        case logical.SetOperation(_, columns, left, right):
             # Both sides together, payload by payload, change as a group does; the result is not more.
             both = merged(columns, (schema(left), schema(right)), below)
             return grouped(both, groups_of(both, tuple(c.id for c in columns)))

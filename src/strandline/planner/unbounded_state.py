@@ -11,29 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.functions.aggregates import looks_at_members
+from strandline.logical import plan as logical
 from strandline.logical.explain import show_node
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read, walk
 
 
@@ -53,41 +33,41 @@ def growing_state(plan: Plan) -> list[str]:
 def lasting(plan: Plan) -> UnboundedState | None:
     """Elements of a plan that may never expire; None if all expire, or their number is fixed by the plan."""
     match plan:
-        case Scan(stream):
+        case logical.Scan(stream):
             return UnboundedState("every row", f"rows of {stream} may never expire") if plan.intervals else None
-        case TimeWindow(range_us, _, source):
+        case logical.TimeWindow(range_us, _, source):
             return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
-        case CountWindow(partition, rows, _, source):
+        case logical.CountWindow(partition, rows, _, source):
             # Without a partition the number of rows is fixed.
             cause = f"PARTITION BY over {_streams(source)}"
             return UnboundedState(f"{_count(rows)} per distinct {', '.join(partition)}", cause) if partition else None
-        case SessionWindow() | Changes():
+        case logical.SessionWindow() | logical.Changes():
             return None
-        case TopRows() | Rank():
+        case logical.TopRows() | logical.Rank():
             return _first_rows(plan)
-        case Filter() | Map() | Granularity():
+        case logical.Filter() | logical.Map() | logical.Granularity():
             return lasting(plan.source)
-        case Join(_, left, right):  # a pair leaves with the first of the two
+        case logical.Join(_, left, right):  # a pair leaves with the first of the two
             return _both(left, right)
-        case OuterJoin(full, _, left, right):
+        case logical.OuterJoin(full, _, left, right):
             return _either(left, right) if full else lasting(left)
-        case SemiJoin() | MarkJoin() | Apply():
+        case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return lasting(plan.left)
-        case Aggregate(keys, _, source):
+        case logical.Aggregate(keys, _, source):
             below = lasting(source)
             return UnboundedState(f"a row per distinct {', '.join(keys)}", below.cause) if below and keys else None
-        case Distinct(source):
+        case logical.Distinct(source):
             below = lasting(source)
             return UnboundedState("every distinct row", below.cause) if below else None
-        case Union(_, inputs):
+        case logical.Union(_, inputs):
             return _either(*inputs)
-        case SetOperation(kind, _, left, right):
+        case logical.SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
                 return _both(left, right)
             return _either(left, right) if kind == "union max" else lasting(left)
 
 
-def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
+def _first_rows(plan: logical.TopRows | logical.Rank) -> UnboundedState | None:
     """The number of top-k rows is fixed per partition."""
     below = lasting(plan.source)
     if below is None or plan.limit is None:
@@ -108,15 +88,15 @@ def _both(left: Plan, right: Plan) -> UnboundedState | None:
 def _lines(node: Plan) -> Iterator[str]:
     """Unbounded state of a single operator."""
     match node:
-        case Join(_, left, right) | OuterJoin(_, _, left, right) | SemiJoin(_, _, left, right):
+        case logical.Join(_, left, right) | logical.OuterJoin(_, _, left, right) | logical.SemiJoin(_, _, left, right):
             yield from _sides(node, left, right)
-        case MarkJoin(_, _, left, right):
+        case logical.MarkJoin(_, _, left, right):
             yield from _sides(node, left, right)
-        case CountWindow():
+        case logical.CountWindow():
             held = lasting(node)
             if held is not None:
                 yield _line(node, held.what, "keys never expire")
-        case Aggregate(keys, aggregates, source):
+        case logical.Aggregate(keys, aggregates, source):
             below = lasting(source)
             if below is None:
                 return
@@ -126,24 +106,27 @@ def _lines(node: Plan) -> Iterator[str]:
                 yield _line(node, f"totals per distinct {', '.join(keys)}", below.cause)
             if any(call.distinct for _, call in aggregates):
                 yield _line(node, "every distinct value", below.cause)
-        case Distinct(source):
+        case logical.Distinct(source):
             below = lasting(source)
             if below is not None:
                 yield _line(node, "every distinct row", below.cause)
-        case TopRows() | Rank():
+        case logical.TopRows() | logical.Rank():
             held = lasting(node)  # elements that can never again enter the top k are not kept
             if held is not None:
                 yield _line(node, held.what, held.cause)
-        case Changes(_, source):
+        case logical.Changes(_, source):
             below = lasting(source)
             # Elements that never end are not retained. Those that come in intervals end each time, and continue.
-            if below is not None and any(isinstance(item, CountWindow | Aggregate) for item in walk(source)):
+            in_intervals = any(isinstance(inner, logical.CountWindow | logical.Aggregate) for inner in walk(source))
+            if below is not None and in_intervals:
                 yield _line(node, below.what, below.cause)
-        case SetOperation(_, _, left, right):
+        case logical.SetOperation(_, _, left, right):
             below = _either(left, right)
             if below is not None:
                 yield _line(node, "a count per distinct row", below.cause)
-        case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
+        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Granularity():
+            return
+        case logical.Filter() | logical.Map() | logical.Union():
             return
 
 
