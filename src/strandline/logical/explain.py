@@ -85,7 +85,16 @@ def _show_literal(value: object, is_interval: bool) -> str:
     return str(value)
 
 
-def show_aggregate(column: Column, call: AggregateCall) -> str:
+def show_keys(keys: tuple[str, ...]) -> str:
+    return f" by {', '.join(keys)}" if keys else ""
+
+
+def show_grouping(keys: tuple[str, ...], aggregates: tuple[tuple[Column, AggregateCall], ...]) -> str:
+    computed = ", ".join(_show_aggregate(column, call) for column, call in aggregates)
+    return f"{show_keys(keys)}{': ' if computed else ''}{computed}"
+
+
+def _show_aggregate(column: Column, call: AggregateCall) -> str:
     argument = "*" if call.argument is None else call.argument.id
     distinct = "distinct " if call.distinct else ""
     parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
@@ -121,13 +130,15 @@ def show_window(range_us: int | None, slide_us: int) -> str:
 
 
 def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
-    by = f" by {', '.join(partition)}" if partition else ""
-    return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
+    return f"{rows} rows{show_keys(partition)}{'' if slide == 1 else f' slide {slide}'}"
 
 
 def show_session(partition: tuple[str, ...], gap_us: int) -> str:
-    by = f" by {', '.join(partition)}" if partition else ""
-    return f"gap {show_duration(gap_us)}{by}"
+    return f"gap {show_duration(gap_us)}{show_keys(partition)}"
+
+
+def _show_condition(predicate: Expression | None) -> str:
+    return "" if predicate is None else f" on {show_expression(predicate)}"
 
 
 def show_node(plan: Plan) -> str:
@@ -154,25 +165,19 @@ def show_node(plan: Plan) -> str:
             return f"Filter {show_expression(predicate)}"
         case logical.Map(outputs, _):
             return f"Map {show_outputs(outputs)}"
-        case logical.Join(None, _, _):
-            return "Join all pairs"
         case logical.Join(predicate, _, _):
-            assert predicate is not None
-            return f"Join on {show_expression(predicate)}"
+            return f"Join{_show_condition(predicate)}" if predicate is not None else "Join all pairs"
         case logical.OuterJoin(full, predicate, _, _):
-            return f"{'Full' if full else 'Left'} join on {show_expression(predicate)}"
+            return f"{'Full' if full else 'Left'} join{_show_condition(predicate)}"
         case logical.SemiJoin(anti, predicate, _, _):
-            on = "" if predicate is None else f" on {show_expression(predicate)}"
-            return f"{'Anti' if anti else 'Semi'} join{on}"
+            return f"{'Anti' if anti else 'Semi'} join{_show_condition(predicate)}"
         case logical.MarkJoin(mark, predicate, _, _):
-            return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
+            return f"Mark join {mark.id}{_show_condition(predicate)}"
         case logical.Apply(kind, column, value, _, _):
             added = "" if column is None else f" {column.id}"
             return f"Apply {kind}{added}{'' if value is None else f' of {show_expression(value)}'}"
         case logical.Aggregate(keys, aggregates, _):
-            by = f" by {', '.join(keys)}" if keys else ""
-            computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
-            return f"Aggregate{by}{': ' if computed else ''}{computed}"
+            return f"Aggregate{show_grouping(keys, aggregates)}"
         case logical.Distinct():
             return "Distinct"
         case logical.Union(columns, _):

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Final, TypeAlias, assert_never
-from typing import Literal as OneOf
 
 from strandline.core.temporal import SECOND
 from strandline.core.types import Column, Schema
@@ -25,6 +24,7 @@ from strandline.logical.expressions import Call, ColumnRef, Expression, Literal,
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources
+from strandline.planner.physical.plan import MatchKind
 
 CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
@@ -40,9 +40,6 @@ OTHER: Final = 0.5
 
 
 StatisticsByStream: TypeAlias = Mapping[str, StreamStatistics]
-MatchKind: TypeAlias = OneOf[
-    "left", "full", "semi", "anti", "mark"
-]  # the side of a join whose unmatched elements matter
 NOTHING_KNOWN: Final[StatisticsByStream] = {}
 
 
@@ -102,13 +99,13 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
         case logical.Map(outputs, _):
             return mapped(below[0], outputs)
         case logical.Join(predicate, _, _):
-            return joined(predicate, *_sides(below))
+            return joined(predicate, below[0], below[1])
         case logical.OuterJoin(full, predicate, _, _):
-            return matched("full" if full else "left", predicate, *_sides(below))
+            return matched("full" if full else "left", predicate, below[0], below[1])
         case logical.SemiJoin(anti, predicate, _, _):
-            return matched("anti" if anti else "semi", predicate, *_sides(below))
+            return matched("anti" if anti else "semi", predicate, below[0], below[1])
         case logical.MarkJoin():
-            return matched("mark", plan.predicate, *_sides(below))
+            return matched("mark", plan.predicate, below[0], below[1])
         case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, _, _):
@@ -123,11 +120,6 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return grouped(both, groups_of(both, tuple(c.id for c in columns)))
         case _:
             assert_never(plan)
-
-
-def _sides(below: tuple[StreamProfile, ...]) -> tuple[StreamProfile, StreamProfile]:
-    left, right = below
-    return left, right
 
 
 # Estimates per operator, for logical and physical plans alike.
@@ -181,12 +173,12 @@ def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> 
 
 def ranked(below: StreamProfile, rank_column: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
     """Rank: an arrival or expiry shifts the elements behind it, half of its partition or of the visible ranks."""
-    item = below.valid / groups_of(below, partition)
-    moved = max(1.0, min(item, limit or item) / 2)
-    shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
+    per_group = below.valid / groups_of(below, partition)
+    moved = max(1.0, min(per_group, limit or per_group) / 2)
+    shown = min(1.0, limit / per_group) if limit is not None and per_group > limit else 1.0
     rate = 2 * below.rate * moved * shown
     length = below.valid * shown / rate if rate else below.length
-    return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or item})
+    return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or per_group})
 
 
 def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
@@ -285,24 +277,24 @@ def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
         return below
     if below.length >= LONGEST:  # each payload comes once, and stays
         return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
-    item = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    per_payload = below.rate / groups_of(below, columns)  # elements per second with the same payload
     rate, longest = below.rate, 2 * below.length if below.spread else below.length
     if below.spread:
-        rate *= min(1.0, math.sqrt(2 / (longest * item)))
-    valid = groups_of(below, columns) * -math.expm1(-item * below.length)
+        rate *= min(1.0, math.sqrt(2 / (longest * per_payload)))
+    valid = groups_of(below, columns) * -math.expm1(-per_payload * below.length)
     return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:
     """(22.3)"""
-    rate = sum(item.rate for item in below)
-    length = sum(item.valid for item in below) / rate if rate else CHRONON
+    rate = sum(profile.rate for profile in below)
+    length = sum(profile.valid for profile in below) / rate if rate else CHRONON
     values: dict[str, float] = {}
     for number, column in enumerate(columns):
         ids = [schema[number].id for schema in inputs]
-        values[column.id] = max(item.values.get(i, VALUES) for item, i in zip(below, ids, strict=True))
-    spread = any(item.spread for item in below) or len({item.length for item in below}) > 1
-    return StreamProfile(rate, length, min(item.granule for item in below), values, spread)
+        values[column.id] = max(profile.values.get(i, VALUES) for profile, i in zip(below, ids, strict=True))
+    spread = any(profile.spread for profile in below) or len({profile.length for profile in below}) > 1
+    return StreamProfile(rate, length, min(profile.granule for profile in below), values, spread)
 
 
 def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
@@ -348,7 +340,7 @@ def _share(part: Expression, stream: StreamProfile) -> float:
         case Call("and", _, _):
             return selectivity(part, stream)
         case Call("or", parts, _):
-            return 1.0 - math.prod(1.0 - _share(item, stream) for item in parts)
+            return 1.0 - math.prod(1.0 - _share(one, stream) for one in parts)
         case Call("not", (inner,), _):
             return 1.0 - _share(inner, stream)
         case Call("in", (one, *choices), _):

@@ -72,8 +72,8 @@ def _first_rows(plan: logical.TopRows | logical.Rank) -> UnboundedState | None:
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    item = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
-    return UnboundedState(item, below.cause) if plan.partition else None
+    what = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
+    return UnboundedState(what, below.cause) if plan.partition else None
 
 
 def _either(*plans: Plan) -> UnboundedState | None:
