@@ -14,7 +14,7 @@ from strandline.core.types import INT, VARCHAR
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.plan import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
 from strandline.logical.tree import sources, walk
-from strandline.planner.alternatives import Cost, PlanCandidate, SearchResult, Ways, improve, separating_rule
+from strandline.planner.alternatives import Alternative, Cost, PlanCandidate, SearchResult, improve, separating_rule
 from strandline.planner.cardinality import StatisticsByStream, characteristics
 from strandline.planner.stages import optimize
 from support import Arrivals, assert_exact, bind, examples, raw, run_plan
@@ -44,7 +44,7 @@ def count_copies_once(plan: Plan) -> Iterator[Plan]:
 
 
 @pytest.mark.parametrize("wrong", [filter_below_any_window, count_copies_once])
-def test_a_wrong_rule_is_found(wrong: Ways, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_is_found(wrong: Alternative, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz_optimizer, "STEPWISE", (*STEPWISE, wrong))
     tally = fuzz_optimizer.Tally()
     for seed in range(200):

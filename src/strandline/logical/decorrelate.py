@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final
 
 from strandline.core.errors import BindError
 from strandline.core.types import BOOLEAN, Column
@@ -52,6 +52,7 @@ from strandline.logical.plan import (
     Map,
     MarkJoin,
     OuterJoin,
+    Outputs,
     Plan,
     Rank,
     SemiJoin,
@@ -61,8 +62,6 @@ from strandline.logical.schema import Ids, pass_on, schema
 from strandline.logical.tree import map_expressions, sources, walk, with_sources
 
 TRUE: Final = Literal(True, BOOLEAN)
-
-Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
 
 
 def decorrelate(plan: Plan, ids: Ids) -> Plan:

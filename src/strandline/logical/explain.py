@@ -89,7 +89,7 @@ def show_keys(keys: tuple[str, ...]) -> str:
     return f" by {', '.join(keys)}" if keys else ""
 
 
-def show_grouping(keys: tuple[str, ...], aggregates: tuple[tuple[Column, AggregateCall], ...]) -> str:
+def show_grouping(keys: tuple[str, ...], aggregates: logical.Aggregates) -> str:
     computed = ", ".join(_show_aggregate(column, call) for column, call in aggregates)
     return f"{show_keys(keys)}{': ' if computed else ''}{computed}"
 
@@ -117,7 +117,7 @@ def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, 
     return f"{column.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
 
 
-def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
+def show_outputs(outputs: logical.Outputs) -> str:
     """Computed columns as `name := expression`, columns that just pass by name."""
     return ", ".join(
         c.id if isinstance(e, ColumnRef) and e.id == c.id else f"{c.id} := {show_expression(e)}" for c, e in outputs

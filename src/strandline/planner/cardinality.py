@@ -195,7 +195,7 @@ def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
     return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
 
 
-def mapped(below: StreamProfile, outputs: tuple[tuple[Column, Expression], ...]) -> StreamProfile:
+def mapped(below: StreamProfile, outputs: logical.Outputs) -> StreamProfile:
     """(22.2)"""
     values = {column.id: values_in(expression, below) for column, expression in outputs}
     alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
@@ -224,7 +224,7 @@ def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfi
 def _equated(predicate: Expression | None) -> frozenset[str]:
     """The columns that an equality makes equal."""
     columns: set[str] = set()
-    for part in conjuncts(predicate) if predicate is not None else ():
+    for part in conjuncts(predicate):
         match part:
             case Call("=", (ColumnRef(one, _), ColumnRef(two, _)), _):
                 columns |= {one, two}

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from strandline.logical.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.logical.expressions import Call, Expression, columns_of, conjunction, conjuncts
 from strandline.logical.plan import CountWindow, Filter, Join, Map, Plan, Scan
-from strandline.logical.schema import schema
+from strandline.logical.schema import column_ids, pass_on, schema
 from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.cardinality import StatisticsByStream, StreamProfile, characteristics, selectivity
 from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
@@ -105,7 +105,7 @@ def cluster_of(plan: Join) -> JoinGraph:
         if not isinstance(node, Join):
             inputs.append(node)
             return len(inputs) - 1
-        conditions.extend(conjuncts(node.predicate) if node.predicate is not None else ())
+        conditions.extend(conjuncts(node.predicate))
         return visit(node.left), visit(node.right)
 
     tree = visit(plan)
@@ -126,8 +126,8 @@ def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | 
 
 def join_query(cluster: JoinGraph, statistics: StatisticsByStream, prices: Prices | None = None) -> JoinQuery:
     """The cluster as the model sees it, at these prices, or at those of this machine."""
-    flows = [characteristics(item, statistics) for item in cluster.inputs]
-    owners = [frozenset(c.id for c in schema(item)) for item in cluster.inputs]
+    flows = [characteristics(source, statistics) for source in cluster.inputs]
+    owners = [column_ids(source) for source in cluster.inputs]
     selectivities: dict[frozenset[int], float] = {}
     keyed: set[frozenset[int]] = set()
     for part in cluster.conditions:
@@ -171,8 +171,8 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
         if isinstance(node, int):
             return cluster.inputs[node]
         left, right = build(node[0]), build(node[1])
-        there = frozenset(c.id for side in (left, right) for c in schema(side))
-        ready = tuple(part for part in waiting if columns_of(part) <= there)
+        columns = column_ids(left, right)
+        ready = [part for part in waiting if columns_of(part) <= columns]
         waiting[:] = [part for part in waiting if part not in ready]
         return Join(conjunction(ready), left, right)
 
@@ -181,7 +181,4 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
 
 def in_order(plan: Plan, before: Plan) -> Plan:
     """The columns in their original order: operators above may refer to positions."""
-    columns = schema(before)
-    if schema(plan) == columns:
-        return plan
-    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns), plan)
+    return plan if schema(plan) == schema(before) else Map(pass_on(schema(before)), plan)

@@ -23,9 +23,8 @@ from strandline.logical.plan import Plan
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.stages import FILTERS, MAPS, SHARING
+from strandline.planner.stages import FILTERS, MAPS, SHARING, run_to_fixpoint
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.pipeline import RunningPipeline
 

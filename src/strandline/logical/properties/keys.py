@@ -15,7 +15,7 @@ from strandline.core.types import Column
 from strandline.logical import plan as logical
 from strandline.logical.expressions import Call, ColumnRef, Expression, conjuncts
 from strandline.logical.plan import Plan
-from strandline.logical.schema import schema
+from strandline.logical.schema import column_ids, schema
 
 Key: TypeAlias = frozenset[str]
 Keys: TypeAlias = tuple[Key, ...]
@@ -62,7 +62,7 @@ def keys(plan: Plan) -> Keys:
         case logical.Aggregate(by, _, _):
             return (frozenset(by),)
         case logical.Distinct(source):
-            return _few((*keys(source), frozenset(c.id for c in schema(source))))
+            return _few((*keys(source), column_ids(source)))
         case logical.SetOperation():
             return _combined(plan)
         case _:
@@ -81,7 +81,7 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
     """True if an element of the left has at most one match: the condition fixes a key of the right."""
-    own = frozenset(c.id for c in schema(left))
+    own = column_ids(left)
     fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
     return determines(right, fixed)
 
@@ -149,7 +149,7 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
 def _pairs(predicate: Expression | None) -> tuple[Pair, ...]:
     """The columns that a condition sets equal. Of one type: values of two types may be equal to the same third."""
     pairs = []
-    for part in conjuncts(predicate) if predicate is not None else ():
+    for part in conjuncts(predicate):
         match part:
             case Call("=", (ColumnRef(one, kind), ColumnRef(two, other)), _) if kind == other:
                 pairs.append((one, two))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
 from strandline.core.types import BIGINT, BOOLEAN, Column
 from strandline.logical.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
+from strandline.logical.plan import Aggregates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 
-Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
-
-def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -> Node:
+def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, lasts: bool) -> Node:
     """An aggregation; `lasts` if no element ever ends.
 
     Duplicates of DISTINCT values are removed in a separate branch: a value may stay when the row that brought it
@@ -64,7 +62,7 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
 
 
-def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
+def _sweep_first_values(keys: tuple[str, ...], aggregates: Aggregates, source: Node) -> Node:
     by_id = {column.id: column for column in schema(source)}
     once = {
         call.argument.id: replace(by_id[call.argument.id], id=f"once {call.argument.id}")

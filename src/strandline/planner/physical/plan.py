@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
-from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey
-from strandline.logical.plan import ChangeKind
+from strandline.logical.expressions import ColumnRef, Expression, SortKey
+from strandline.logical.plan import Aggregates, ChangeKind, Outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Project:
     """Map."""
 
     tag: ClassVar[str] = "Project"
-    outputs: tuple[tuple[Column, Expression], ...]
+    outputs: Outputs
     source: Node
 
 
@@ -180,7 +180,7 @@ class IncrementalAggregate:
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
-    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    aggregates: Aggregates
     source: Node
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.core.types import Column, Schema
 from strandline.logical.expressions import (
     ColumnRef,
     Expression,
@@ -15,11 +14,9 @@ from strandline.logical.expressions import (
     conjuncts,
     substitute,
 )
-from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
-from strandline.logical.schema import schema
-from strandline.planner.rules.equality import respects_equality
-from strandline.planner.rules.expression_size import stays_small
-from strandline.planner.rules.filter import takes_whole_groups
+from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Outputs, Plan, SemiJoin
+from strandline.logical.schema import column_ids, pass_on, schema
+from strandline.planner.rules.expressions import reads_only, respects_equality, stays_small, takes_whole_groups
 
 
 def split_filter(plan: Plan) -> Iterator[Plan]:
@@ -103,25 +100,18 @@ def pull_map_above_join(plan: Plan) -> Iterator[Plan]:
             yield from _pulled(condition, outputs, source, other, on_left=False)
 
 
-def _pulled(
-    condition: Expression | None,
-    outputs: tuple[tuple[Column, Expression], ...],
-    source: Plan,
-    other: Plan,
-    on_left: bool,
-) -> Iterator[Plan]:
-    if _ids(schema(source)) & _ids(schema(other)):
+def _pulled(condition: Expression | None, outputs: Outputs, source: Plan, other: Plan, on_left: bool) -> Iterator[Plan]:
+    if column_ids(source) & column_ids(other):
         return
     values = {column.id: expression for column, expression in outputs}
     if condition is not None:
         if not stays_small(condition, values):
             return
         condition = substitute(condition, values)
-    passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(other))
     if on_left:
-        yield Map((*outputs, *passed), Join(condition, source, other))
+        yield Map((*outputs, *pass_on(schema(other))), Join(condition, source, other))
     else:
-        yield Map((*passed, *outputs), Join(condition, other, source))
+        yield Map((*pass_on(schema(other)), *outputs), Join(condition, other, source))
 
 
 def push_map_below_join(plan: Plan) -> Iterator[Plan]:
@@ -129,22 +119,14 @@ def push_map_below_join(plan: Plan) -> Iterator[Plan]:
     match plan:
         case Map(outputs, Join(condition, left, right)):
             for here, other, on_left in ((left, right, True), (right, left, False)):
-                own = _ids(schema(here))
-                early = {c.id for c, e in outputs if _is_computed(e) and columns_of(e) <= own}
+                computed = [(c, e) for c, e in outputs if not isinstance(e, ColumnRef | Literal)]
+                own = column_ids(here)
+                early = {c.id for c, e in computed if reads_only(e, own)}
                 if not early:
                     continue
                 named = {column_id: f"early {column_id}" for column_id in early}
-                passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(here))
-                computed = tuple((replace(c, id=named[c.id]), e) for c, e in outputs if c.id in early)
-                below = Map((*passed, *computed), here)
+                added = ((replace(c, id=named[c.id]), e) for c, e in computed if c.id in early)
+                below = Map((*pass_on(schema(here)), *added), here)
                 join = Join(condition, below, other) if on_left else Join(condition, other, below)
                 projections = ((c, ColumnRef(named[c.id], c.type) if c.id in early else e) for c, e in outputs)
                 yield Map(tuple(projections), join)
-
-
-def _is_computed(expression: Expression) -> bool:
-    return not isinstance(expression, ColumnRef | Literal) and bool(columns_of(expression))
-
-
-def _ids(columns: Schema) -> frozenset[str]:
-    return frozenset(c.id for c in columns)

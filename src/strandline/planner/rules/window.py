@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from strandline.logical.expressions import ColumnRef, conjunction, conjuncts
+from strandline.logical.expressions import ColumnRef
 from strandline.logical.plan import (
     Aggregate,
     CountWindow,
@@ -34,7 +34,8 @@ from strandline.logical.plan import (
 )
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rules.filter import takes_whole_groups
+from strandline.planner.rules.expressions import takes_whole_groups
+from strandline.planner.rules.filter import push_by_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
@@ -62,14 +63,7 @@ def push_filter_below_partitioned_window(plan: Plan) -> Plan | None:
     """
     match plan:
         case Filter(predicate, CountWindow() | SessionWindow() as window):
-            by = frozenset(window.partition)
-            parts = conjuncts(predicate)
-            below = tuple(part for part in parts if takes_whole_groups(part, by))
-            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
-            if pushed is None:
-                return None
-            whole = replace(window, source=Filter(pushed, window.source))
-            return whole if above is None else Filter(above, whole)
+            return push_by_groups(predicate, window, window.partition)
     return None
 
 
