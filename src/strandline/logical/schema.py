@@ -37,10 +37,6 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.source)
 
 
-def column(plan: Plan, column_id: str) -> Column:
-    return next(c for c in schema(plan) if c.id == column_id)
-
-
 def column_ids(*plans: Plan) -> frozenset[str]:
     return frozenset(column.id for plan in plans for column in schema(plan))
 

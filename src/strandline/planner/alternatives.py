@@ -134,11 +134,10 @@ class PlanCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Result of a search: the best plan, the best of the others, and the number of costed plans."""
+    """Result of a search: the best plan, and the best of the others."""
 
     best: PlanCandidate
     rejected: tuple[PlanCandidate, ...]
-    examined: int
 
     @property
     def plan(self) -> Plan:
@@ -166,7 +165,7 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
         better = bool(beam) and beam[0].cost < best.cost
         best, waited = (beam[0], 0) if better else (best, waited + 1)
     others = sorted((other for other in looked_at if other is not best), key=lambda other: other.cost)
-    return SearchResult(best, tuple(others[:SHOWN]), len(looked_at))
+    return SearchResult(best, tuple(others[:SHOWN]))
 
 
 def separating_rule(chosen: PlanCandidate, other: PlanCandidate) -> str:

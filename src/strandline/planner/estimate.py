@@ -28,17 +28,15 @@ BATCH_SECONDS: Final = 1.0  # of stream time in a batch, by default
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimate of an operator in the steady state: rows per second, their validity and granule in seconds; state over
-    all shards; CPU seconds per second; and the work behind them."""
+    """Estimate of an operator in the steady state: rows per second, the longest validity in seconds of what goes in or
+    out; CPU seconds per second, and the work behind them; state over all shards."""
 
-    rate_in: float
     rate_out: float
     length: float
-    granule: float
-    rows: float
-    bytes: float
     cost: float
     work: Mapping[str, float]
+    rows: float = 0.0
+    bytes: float = 0.0
 
     @property
     def grows(self) -> bool:
@@ -142,11 +140,9 @@ class _Walk:
     def _step(self, node: Node, profiles: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
         below = [profiles[source] for source in sources(node)]
         state = estimate_state(node, profiles, self.batch, self._steps(fragment))
-        out = profiles[node].stream
-        arriving = sum(profile.arriving for profile in below)
         length = max(profile.stream.length for profile in (*below, profiles[node]))
         cost = self.prices.cost(node.tag, state.work)
-        return Estimate(arriving, out.rate, length, out.granule, state.rows, state.bytes, cost, state.work)
+        return Estimate(profiles[node].stream.rate, length, cost, state.work, state.rows, state.bytes)
 
     def _steps(self, fragment: Fragment) -> float:
         """Runs per second of the operators of a fragment."""
@@ -157,17 +153,15 @@ class _Walk:
         if isinstance(fragment.route, physical.ExchangeTo):
             kind, rate = "Exchange", self._moved(fragment.route.mode, output).arriving
         work = {"row": rate, "byte": rate * width(schema(fragment.root)), "step": self._steps(fragment)}
-        cost = self.prices.cost(kind, work)
-        return Estimate(rate, rate, output.stream.length, output.stream.granule, 0.0, 0.0, cost, work)
+        return Estimate(rate, output.stream.length, self.prices.cost(kind, work), work)
 
     def _reading(self, stream: BaseStream) -> Estimate:
         inputs = (port for fragment in self.pipeline.at(0) for port in ports(fragment.root))
         columns = {c.name: c for port in inputs if port.name == f"{SOURCE}{stream.name}" for c in port.columns}
         profile = self._read(stream, ())
-        rate = profile.rate
-        work = {"row": rate, "byte": rate * width(tuple(columns.values())), "step": 1 / self.batch}
-        cost = self.prices.cost("Read", work)
-        return Estimate(rate, rate, profile.length, profile.granule, 0.0, 0.0, cost, work)
+        byte_rate = profile.rate * width(tuple(columns.values()))
+        work = {"row": profile.rate, "byte": byte_rate, "step": 1 / self.batch}
+        return Estimate(profile.rate, profile.length, self.prices.cost("Read", work), work)
 
     def _driving(self, reading: list[Estimate]) -> Estimate:
         work = {
@@ -175,4 +169,4 @@ class _Walk:
             "byte": sum(stream.work["byte"] for stream in reading),
             "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
         }
-        return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)
+        return Estimate(0.0, 0.0, self.prices.cost("Batch", work), work)

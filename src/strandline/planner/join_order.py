@@ -22,9 +22,8 @@ from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import Prices, load_prices
 
 MAX_INPUTS: Final = 10  # inputs; with more of them the search costs more than it gains, and the written order stays
-EXCHANGE: Final = (
-    0.7e-6  # seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`
-)
+# Seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`.
+EXCHANGE: Final = 0.7e-6
 MIN_IMPROVEMENT: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -45,7 +44,7 @@ def order_joins(
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
         inputs = tuple(order_joins(source, statistics, capacity, prices) for source in cluster.inputs)
-        cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
+        cluster = replace(cluster, inputs=inputs)
         tree = _best(cluster, statistics, capacity, prices) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity, prices) for source in sources(plan)))
@@ -72,20 +71,20 @@ def other_orders(
             for _, tree in ways[: limit + 1]:
                 if tree != cluster.tree:
                     orders.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
-        inputs = cluster.inputs
-
-        def back(others: tuple[Plan, ...]) -> Plan:
-            return in_order(rebuilt(JoinGraph(others, cluster.conditions, cluster.tree), cluster.tree), plan)
-    else:
-        inputs = sources(plan)
-
-        def back(others: tuple[Plan, ...]) -> Plan:
-            return with_sources(plan, others)
-
+    inputs = cluster_of(plan).inputs if isinstance(plan, Join) else sources(plan)
     for position, source in enumerate(inputs):
         for order in other_orders(source, statistics, limit, prices):
-            orders.append(JoinOrder(order.words, back((*inputs[:position], order.plan, *inputs[position + 1 :]))))
+            others = (*inputs[:position], order.plan, *inputs[position + 1 :])
+            orders.append(JoinOrder(order.words, _with_inputs(plan, others)))
     return orders
+
+
+def _with_inputs(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
+    """A node over other inputs, or a cluster of joins in the same order."""
+    if not isinstance(plan, Join):
+        return with_sources(plan, inputs)
+    cluster = cluster_of(plan)
+    return in_order(rebuilt(replace(cluster, inputs=inputs), cluster.tree), plan)
 
 
 def show_order(cluster: JoinGraph, tree: Tree) -> str:
@@ -93,8 +92,8 @@ def show_order(cluster: JoinGraph, tree: Tree) -> str:
     if isinstance(tree, int):
         scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
         return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
-    return " ⋈ ".join(f"({show_order(cluster, side)})" if not isinstance(side, int) else show_order(cluster, side)
-                      for side in tree)  # fmt: skip
+    shown = [show_order(cluster, side) for side in tree]
+    return " ⋈ ".join(text if isinstance(side, int) else f"({text})" for side, text in zip(tree, shown, strict=True))
 
 
 def cluster_of(plan: Join) -> JoinGraph:
@@ -151,16 +150,11 @@ def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
 
 
 def _input(plan: Plan, flow: StreamProfile, name: str) -> JoinInput:
-    if any(isinstance(node, CountWindow) for node in _spine(plan)):
+    while isinstance(plan, Filter | Map):
+        plan = plan.source
+    if isinstance(plan, CountWindow):
         return JoinInput(name, flow.rate, rows=flow.valid)
     return JoinInput(name, flow.rate, seconds=flow.length)
-
-
-def _spine(plan: Plan) -> Sequence[Plan]:
-    plans = [plan]
-    while isinstance(plans[-1], Filter | Map):
-        plans.append(plans[-1].source)
-    return plans
 
 
 def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:

@@ -88,10 +88,11 @@ def _both(left: Plan, right: Plan) -> UnboundedState | None:
 def _lines(node: Plan) -> Iterator[str]:
     """Unbounded state of a single operator."""
     match node:
-        case logical.Join(_, left, right) | logical.OuterJoin(_, _, left, right) | logical.SemiJoin(_, _, left, right):
-            yield from _sides(node, left, right)
-        case logical.MarkJoin(_, _, left, right):
-            yield from _sides(node, left, right)
+        case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
+            for side, plan in (("left", node.left), ("right", node.right)):
+                below = lasting(plan)
+                if below is not None:
+                    yield _line(node, f"{below.what} of the {side} side", below.cause)
         case logical.CountWindow():
             held = lasting(node)
             if held is not None:
@@ -128,13 +129,6 @@ def _lines(node: Plan) -> Iterator[str]:
             return
         case logical.Filter() | logical.Map() | logical.Union():
             return
-
-
-def _sides(node: Plan, left: Plan, right: Plan) -> Iterator[str]:
-    for side, plan in (("left", left), ("right", right)):
-        below = lasting(plan)
-        if below is not None:
-            yield _line(node, f"{below.what} of the {side} side", below.cause)
 
 
 def _line(node: Plan, what: str, cause: str) -> str:
