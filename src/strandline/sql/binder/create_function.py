@@ -16,7 +16,6 @@ from strandline.functions.aggregates import find_aggregate
 from strandline.functions.registry import ALIASES, FUNCTIONS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
-from strandline.sql.binder.syntax import Tree, rewrite
 from strandline.sql.lexer import RESERVED
 from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
@@ -69,7 +68,7 @@ def _check(name: str, arguments: Sequence[str]) -> None:
         )
 
 
-def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> Tree:
+def with_definitions(tree: ast.Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> ast.Tree:
     """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
 
     def mark(node: ast.Node) -> ast.Node:
@@ -80,4 +79,4 @@ def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: All
             allow.check_function(node.name.name.lower(), node.name.span)
         return replace(node, definition=definition)
 
-    return rewrite(tree, mark) if functions else tree
+    return ast.rewrite(tree, mark) if functions else tree

@@ -13,16 +13,15 @@ from strandline.functions.signatures import meet
 from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
-from strandline.logical.schema import pass_on, schema
+from strandline.logical.schema import pass_on, rename, schema
 from strandline.logical.tree import size
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.literals import cast_to
-from strandline.sql.binder.rename_columns import freshened
+from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
-from strandline.sql.binder.validity import Validity, validity
-from strandline.sql.binder.windows import granular, windowed
+from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
     from strandline.sql.binder.binder import Binder
@@ -110,11 +109,9 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
             inlined = freshened(stream.plan, binder.ids.fresh)
-            renamed = tuple(
-                (Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
-                for c in schema(inlined)
-            )
-            plan = Map(renamed, inlined)
+            columns = schema(inlined)
+            renamed = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in columns)
+            plan = Map(rename(columns, renamed), inlined)
         case _:
             assert_never(stream)
     scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))

@@ -33,7 +33,6 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, output_name
 from strandline.sql.binder.subqueries import ClauseScalars
-from strandline.sql.binder.syntax import own_nodes
 from strandline.sql.binder.window_functions import Ranks
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def is_aggregate(node: ast.FunctionCall) -> bool:
 
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
-    return any(isinstance(part, ast.FunctionCall) and is_aggregate(part) for part in own_nodes(node))
+    return any(isinstance(part, ast.FunctionCall) and is_aggregate(part) for part in ast.own_nodes(node))
 
 
 def is_grouping(select: ast.Select) -> bool:

@@ -20,7 +20,6 @@ from strandline.core.errors import BindError, Span
 from strandline.core.types import DOUBLE
 from strandline.logical.catalog import WEIGHT
 from strandline.sql import ast
-from strandline.sql.binder.syntax import own_nodes, rewrite
 
 SCALED: Final = {
     "scaled_count": "The number of rows, or of values, as it would be with those that shedding dropped; a DOUBLE.",
@@ -33,7 +32,7 @@ _TWO_SIDED: Final = "1.96"  # standard deviations to either side, that leave one
 
 def rescaled(select: ast.Select) -> ast.Select:
     """A SELECT in which these aggregates are sums over weights, and whose streams have weights for them."""
-    called = [node for node in own_nodes((select.items, select.having, select.qualify)) if _is_scaled(node)]
+    called = [node for node in ast.own_nodes((select.items, select.having, select.qualify)) if _is_scaled(node)]
     if not called:
         return select
     tables = list(_tables(select.tables))
@@ -56,7 +55,7 @@ def rescaled(select: ast.Select) -> ast.Select:
         return _meant(node, names) if _is_scaled(node) else node
 
     parts: dict[str, Any] = {name: getattr(select, name) for name in ("tables", "having", "qualify")} | {"items": items}
-    return replace(select, **{name: rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
+    return replace(select, **{name: ast.rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
 
 
 def as_if_whole(tree: Any) -> Any:
@@ -71,7 +70,7 @@ def as_if_whole(tree: Any) -> Any:
         name = ast.Identifier(call.name.name.lower().removeprefix("scaled_"), span=at)
         return ast.Cast(replace(call, name=name), ast.TypeName(DOUBLE, span=at), span=at)
 
-    return rewrite(tree, plain)
+    return ast.rewrite(tree, plain)
 
 
 def not_weighted(table: ast.StreamTable) -> BindError:

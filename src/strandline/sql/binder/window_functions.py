@@ -19,7 +19,6 @@ from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
-from strandline.sql.binder.syntax import Tree, own_nodes, rewrite
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +72,10 @@ class Ranks:
 
 def is_ranking(select: ast.Select) -> bool:
     """Whether a SELECT asks for the places of its rows."""
-    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in own_nodes(select.items))
+    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in ast.own_nodes(select.items))
 
 
-def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
+def over_outputs(tree: ast.Tree, outputs: list[Output], scope: Scope) -> ast.Tree:
     """A condition of QUALIFY with outputs written out: a name is a column of the input if there is one, else that."""
 
     def written_out(node: ast.Node) -> ast.Node:
@@ -84,4 +83,4 @@ def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
             return node
         return next((output.node for output in outputs if node.column.matches(output.name)), node)
 
-    return rewrite(tree, written_out, into_queries=False)
+    return ast.rewrite(tree, written_out, into_queries=False)
