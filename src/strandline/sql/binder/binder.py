@@ -11,7 +11,8 @@ list; Rank and QUALIFY; the Map of the output columns and a Distinct. `decorrela
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -20,9 +21,9 @@ from strandline.core.types import INTERVAL, NULL, VARCHAR, Column, Type
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import Catalog, DerivedStream
 from strandline.logical.decorrelate import decorrelate
-from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts
-from strandline.logical.plan import Changes, Distinct, Filter, Map, Plan, SetKind, SetOperation, TopRows, Union
-from strandline.logical.schema import Ids, pass_on, schema
+from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
+from strandline.logical.plan import Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
+from strandline.logical.schema import Ids, filtered, pass_on, schema
 from strandline.logical.tree import sources
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
@@ -116,10 +117,8 @@ class Binder:
                 whole = self.query(inner, prefix)
                 return _first_rows(query, schema(whole), (), whole)
             case ast.With(tables, body):
-                around, self.names = self.names, self.with_tables(tables)
-                plan = self.query(body, prefix)
-                self.names = around
-                return plan
+                with self.names_of(tables):
+                    return self.query(body, prefix)
             case _:
                 assert_never(query)
 
@@ -137,13 +136,15 @@ class Binder:
                 span=column.span,
             )
 
-    def with_tables(self, tables: tuple[ast.CommonTable, ...]) -> Names:
-        """The names after the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
-        names = self.names
+    @contextmanager
+    def names_of(self, tables: tuple[ast.CommonTable, ...]) -> Iterator[None]:
+        """Bind with the names of the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
+        around = self.names
         for number, table in enumerate(tables):
-            plan = Binder(names.inside(tables, number)).query(table.query, prefix="")
-            names = names.with_query(table, plan)
-        return names
+            plan = Binder(self.names.inside(tables, number)).query(table.query, prefix="")
+            self.names = self.names.with_query(table, plan)
+        yield
+        self.names = around
 
     def branches(
         self, operator: str, queries: list[ast.Query], prefix: str
@@ -219,8 +220,7 @@ class Binder:
         ranks = Ranks(self.ids)
         nodes = [*(output.node for output in outputs), *hidden]
         source, values, qualify = self.above_where(select, nodes, outputs, source, scope, ranks)
-        source = ranks.plan(source)
-        source = source if qualify is None else Filter(qualify, source)
+        source = filtered(ranks.plan(source), qualify)
         _check_height(source, select.span)
         columns = []
         for output, value in zip(outputs, values, strict=False):
@@ -256,9 +256,9 @@ class Binder:
         for part in tests:
             match.keep(part)
         outer = scope.outer_ids()
-        own = [condition for condition in conditions if not columns_of(condition) & outer]
-        correlated = [condition for condition in conditions if columns_of(condition) & outer]
-        return _filter(correlated, match.over(_filter(own, scalars.over(source))))
+        own = conjunction(condition for condition in conditions if not columns_of(condition) & outer)
+        correlated = conjunction(condition for condition in conditions if columns_of(condition) & outer)
+        return filtered(match.over(filtered(scalars.over(source), own)), correlated)
 
     def above_where(
         self,
@@ -284,19 +284,17 @@ class Binder:
             for clause, places in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
         )
         values = [listed.value(node) for node in nodes]
-        having = () if select.having is None else conjuncts(of_having.truth(select.having))
+        having = conjunction(() if select.having is None else (of_having.truth(select.having),))
         condition = None if qualify is None else of_qualify.truth(qualify)
-        plan = _filter(having, of_having.over(groups.plan(source)))
+        plan = filtered(of_having.over(groups.plan(source)), having)
         return of_qualify.over(listed.over(plan)), values, condition
 
     def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
         """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the
         first rows is bound on its own: it has no outer references."""
         if isinstance(query, ast.With):
-            around, self.names = self.names, self.with_tables(query.tables)
-            bound = self.subquery(query.body, outer)
-            self.names = around
-            return bound
+            with self.names_of(query.tables):
+                return self.subquery(query.body, outer)
         if not isinstance(query, ast.Select) or is_ranking(query):
             plan = self.query(query, prefix="")
             return plan, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
@@ -341,11 +339,6 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequ
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
     first = TopRows((), tuple(keys), top.limit, plan)
     return Map(pass_on(columns), first) if order_columns else first
-
-
-def _filter(conditions: Iterable[Expression], plan: Plan) -> Plan:
-    predicate = conjunction(tuple(conditions))
-    return plan if predicate is None else Filter(predicate, plan)
 
 
 def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:

@@ -19,7 +19,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.schema import Ids, rename, schema
 from strandline.logical.tree import map_expressions, transform_up
 from strandline.sql import ast
-from strandline.sql.binder.select_list import RESERVED_OUTPUTS
+from strandline.sql.binder.scope import VALIDITY
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
     for name in names:
         if name.name.lower() in taken:
             raise BindError(f'duplicate column "{name.name}"', code="duplicate-column", span=name.span)
-        if name.name.lower() in RESERVED_OUTPUTS:
+        if name.name.lower() in VALIDITY:
             raise BindError(
                 f'the output name "{name.name}" is reserved',
                 code="reserved-name",

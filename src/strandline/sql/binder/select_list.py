@@ -14,9 +14,8 @@ from strandline.functions.signatures import OF_ARRAYS
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.sql import ast
 from strandline.sql.binder.literals import article
-from strandline.sql.binder.scope import Scope
+from strandline.sql.binder.scope import VALIDITY, Scope
 
-RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
 # Stars multiply: each of `SELECT *, * FROM …` doubles the columns that it reads.
 MAX_COLUMNS: Final = 2_000
 
@@ -45,7 +44,7 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
             )
         for node in expanded:
             name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
-            if name.lower() in RESERVED_OUTPUTS:
+            if name.lower() in VALIDITY:
                 raise BindError(
                     f'the output name "{name}" is reserved',
                     code="reserved-name",

@@ -154,9 +154,8 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
                 end = _later(begin, 1, table.span)
             case ast.RangeWindow(length, slide):
                 step = slide.microseconds if slide else 1
-                end = (
-                    None if length is None else _move(_later(begin, length.microseconds, table.span), step, table.span)
-                )
+                if length is not None:
+                    end = _move(_later(begin, length.microseconds, table.span), step, table.span)
                 begin = _move(begin, step, table.span)
             case ast.RowsWindow(_, _, slide_rows) if slide_rows > 1:
                 return None, None

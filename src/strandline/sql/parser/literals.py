@@ -23,10 +23,7 @@ _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-
 
 
 def parse_whole_number(tokens: TokenStream, description: str, minimum: int, maximum: int) -> int:
-    token = tokens.token
-    if token.kind is not Kind.NUMBER:
-        raise tokens.unexpected(description)
-    tokens.advance()
+    token = tokens.expect_number(description)
     if not token.value.isdecimal() or len(token.value) > 18 or not minimum <= int(token.value) <= maximum:
         raise tokens.error(
             f"{description} must be a whole number from {minimum} to {maximum}", "out-of-range", token.span
@@ -40,10 +37,7 @@ def parse_row_count(tokens: TokenStream, description: str) -> int:
 
 def parse_percent(tokens: TokenStream, description: str) -> float:
     """`n PERCENT`, as a share."""
-    number = tokens.token
-    if number.kind is not Kind.NUMBER:
-        raise tokens.unexpected(f"a number: {description}")
-    tokens.advance()
+    number = tokens.expect_number(f"a number: {description}")
     tokens.expect("PERCENT")
     if not 0 < float(number.value) <= 100:
         raise tokens.error("a percentage is more than 0 and at most 100", "out-of-range", number.span)
@@ -91,10 +85,8 @@ def parse_interval(tokens: TokenStream) -> int:
     if start.kind is Kind.TEXT:
         return _parse_interval_text(tokens)
     sign = tokens.advance().value if tokens.sees_any(("-", "+")) else ""
-    if tokens.token.kind is not Kind.NUMBER:
-        expected = "a number or a text after INTERVAL" if explicit else "a duration"
-        raise tokens.unexpected(expected, "Write a number and a unit, as in 10 SECONDS.")
-    number = tokens.advance().value
+    expected = "a number or a text after INTERVAL" if explicit else "a duration"
+    number = tokens.expect_number(expected, "Write a number and a unit, as in 10 SECONDS.").value
     return microseconds_of([(sign + number, _parse_unit(tokens))], tokens.since(start))
 
 
