@@ -149,7 +149,7 @@ def columns_of(expression: Expression | None) -> frozenset[str]:
     return frozenset().union(*(columns_of(child) for child in children(expression)))
 
 
-def substitute(expression: Expression, values: dict[str, Expression]) -> Expression:
+def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
     """The expression with each column in `values` replaced by its expression."""
     if isinstance(expression, ColumnRef):
         return values.get(expression.id, expression)

@@ -124,10 +124,7 @@ def _own_expressions(plan: Plan) -> Iterator[Expression]:
 
 def replace_references(plan: Plan, columns: dict[str, Column]) -> Plan:
     """The plan with columns instead of its outer references."""
-    refs: dict[str, Expression] = {
-        column_id: ColumnRef(column.id, column.type) for column_id, column in columns.items()
-    }
-    return substitute_columns(plan, refs)
+    return substitute_columns(plan, {outer_id: ColumnRef(c.id, c.type) for outer_id, c in columns.items()})
 
 
 def equal_columns(predicates: list[Expression], outer: Outer, plan: Plan) -> dict[str, ColumnRef]:

@@ -19,16 +19,7 @@ from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rules import (
-    aggregate,
-    distinct,
-    join,
-    project,
-    pull_up,
-    set_operations,
-    subquery,
-    window,
-)
+from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
 from strandline.planner.rules import filter as filters
 
 # A law as a step of the search: it gives at most one tree for a node, as the rules of the stages do, or yields all.

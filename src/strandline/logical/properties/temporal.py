@@ -82,3 +82,14 @@ def granule(plan: Plan) -> int | None:
 def keeps_arrival_order(plan: Plan) -> bool:
     """True if elements of one instant still come in the order in which they arrived."""
     return all(isinstance(node, logical.Scan | logical.Filter | logical.Map) for node in walk(plan))
+
+
+def is_of_the_instant(plan: Plan) -> bool:
+    """True if the snapshot of a node is computed from those of its inputs at the same instant and from nothing else. A
+    filter is left out: it moves by rules of its own."""
+    match plan:
+        case logical.Aggregate(keys):
+            return bool(keys)
+        case logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
+            return True
+    return isinstance(plan, logical.BinaryPlan | logical.Union) and not isinstance(plan, logical.Apply)

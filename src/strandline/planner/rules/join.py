@@ -24,9 +24,12 @@ def push_condition_below_match(plan: Plan) -> Plan | None:
         case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right):
             columns = column_ids(right)
             pushed, remaining = split_conjunction(condition, lambda part: reads_only(part, columns))
-            if pushed is None or (remaining is None and isinstance(plan, OuterJoin)):
+            if pushed is None:
                 return None
-            return replace(plan, predicate=remaining, right=Filter(pushed, right))
+            below = Filter(pushed, right)
+            if isinstance(plan, SemiJoin):
+                return replace(plan, predicate=remaining, right=below)
+            return None if remaining is None else replace(plan, predicate=remaining, right=below)
     return None
 
 

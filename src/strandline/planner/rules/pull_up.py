@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import (
-    ColumnRef,
-    Expression,
-    Literal,
-    columns_of,
-    conjunction,
-    conjuncts,
-    substitute,
-)
-from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Outputs, Plan, SemiJoin
+from strandline.logical.expressions import ColumnRef, Literal, columns_of, conjunction, conjuncts, substitute
+from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.logical.schema import column_ids, pass_on, schema
 from strandline.planner.rules.expressions import reads_only, respects_equality, stays_small, takes_whole_groups
 
@@ -61,9 +53,7 @@ def pull_filter_above_map(plan: Plan) -> Plan | None:
     """μf(σp(S)) = σp(μf(S)), where μ passes on all columns that p reads, perhaps under other names."""
     match plan:
         case Map(outputs, Filter(predicate, source)):
-            names: dict[str, Expression] = {
-                e.id: ColumnRef(c.id, c.type) for c, e in outputs if isinstance(e, ColumnRef)
-            }
+            names = {e.id: ColumnRef(c.id, c.type) for c, e in outputs if isinstance(e, ColumnRef)}
             if not columns_of(predicate) <= names.keys():
                 return None
             return Filter(substitute(predicate, names), Map(outputs, source))
@@ -93,25 +83,19 @@ def pull_map_above_join(plan: Plan) -> Iterator[Plan]:
     under the same names already, and the map stays.
     """
     match plan:
-        case Join(condition, Map(outputs, source), other):
-            yield from _pulled(condition, outputs, source, other, on_left=True)
-    match plan:
-        case Join(condition, other, Map(outputs, source)):
-            yield from _pulled(condition, outputs, source, other, on_left=False)
-
-
-def _pulled(condition: Expression | None, outputs: Outputs, source: Plan, other: Plan, on_left: bool) -> Iterator[Plan]:
-    if column_ids(source) & column_ids(other):
-        return
-    values = {column.id: expression for column, expression in outputs}
-    if condition is not None:
-        if not stays_small(condition, values):
-            return
-        condition = substitute(condition, values)
-    if on_left:
-        yield Map((*outputs, *pass_on(schema(other))), Join(condition, source, other))
-    else:
-        yield Map((*pass_on(schema(other)), *outputs), Join(condition, other, source))
+        case Join(condition, left, right):
+            for here, other, on_left in ((left, right, True), (right, left, False)):
+                if not isinstance(here, Map) or column_ids(here.source) & column_ids(other):
+                    continue
+                values = {column.id: expression for column, expression in here.outputs}
+                if condition is not None and not stays_small(condition, values):
+                    continue
+                over_source = None if condition is None else substitute(condition, values)
+                passed = pass_on(schema(other))
+                if on_left:
+                    yield Map((*here.outputs, *passed), Join(over_source, here.source, other))
+                else:
+                    yield Map((*passed, *here.outputs), Join(over_source, other, here.source))
 
 
 def push_map_below_join(plan: Plan) -> Iterator[Plan]:

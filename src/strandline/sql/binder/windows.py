@@ -14,15 +14,7 @@ from strandline.core.temporal import show_duration
 from strandline.core.types import INTERVAL, TIMESTAMP, Column
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import Cast, ColumnRef, Expression, Literal
-from strandline.logical.plan import (
-    Aggregate,
-    CountWindow,
-    Granularity,
-    Plan,
-    Scan,
-    SessionWindow,
-    TimeWindow,
-)
+from strandline.logical.plan import Aggregate, CountWindow, Granularity, Plan, Scan, SessionWindow, TimeWindow
 from strandline.logical.properties.temporal import granule, is_point_stream
 from strandline.logical.tree import walk
 from strandline.sql import ast
