@@ -129,12 +129,8 @@ class Binder:
         _, scope = bind_tables(Binder(self.names), query.tables)
         if scope.matches(column):
             word = column.name.upper()
-            raise BindError(
-                f'"{column.name}" is ambiguous: it is the name of a column',
-                code="ambiguous-column",
-                hint=f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column.",
-                span=column.span,
-            )
+            hint = f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column."
+            raise column.error(f'"{column.name}" is ambiguous: it is the name of a column', "ambiguous-column", hint)
 
     @contextmanager
     def names_of(self, tables: tuple[ast.CommonTable, ...]) -> Iterator[None]:
@@ -157,12 +153,9 @@ class Binder:
         schemas = [schema(plan) for plan in plans]
         for query, columns in zip(queries, schemas, strict=True):
             if len(columns) != len(schemas[0]):
-                raise BindError(
-                    f"each {operator} branch must have {len(schemas[0])} columns, found {len(columns)}",
-                    code="union-columns",
-                    hint="Select the same number of columns in each branch.",
-                    span=query.span,
-                )
+                hint = "Select the same number of columns in each branch."
+                message = f"each {operator} branch must have {len(schemas[0])} columns, found {len(columns)}"
+                raise query.error(message, "union-columns", hint)
         kinds = [
             self.branch_type(operator, queries, position, column)
             for position, column in enumerate(zip(*schemas, strict=True))
@@ -300,12 +293,8 @@ class Binder:
             return plan, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
         self.subqueries += 1
         if self.subqueries > MAX_SUBQUERIES:
-            raise BindError(
-                "the plan of the nested subqueries is too large",
-                code="too-large",
-                hint="IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer.",
-                span=query.span,
-            )
+            hint = "IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer."
+            raise query.error("the plan of the nested subqueries is too large", "too-large", hint)
         source, scope = bind_tables(self, query.tables)
         scope = replace(scope, outer=outer)
         source = self.where(query.where, source, scope)
@@ -319,23 +308,16 @@ class Binder:
 def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequence[Column], plan: Plan) -> Plan:
     """The first rows of a query; `order_columns` are those of ORDER BY that it does not list."""
     if order_columns and isinstance(plan, Distinct):
-        raise BindError(
-            "for SELECT DISTINCT, ORDER BY expressions must appear in the select list",
-            code="order-by-output",
-            hint="Order by an output column.",
-            span=top.span,
-        )
+        hint = "Order by an output column."
+        message = "for SELECT DISTINCT, ORDER BY expressions must appear in the select list"
+        raise top.error(message, "order-by-output", hint)
     named, hidden = [(column.name, column) for column in columns], iter(order_columns)
     keys = []
     for item in top.order:
         column = listed_column(item.value, named) or next(hidden, None)
         if column is None:
-            raise BindError(
-                "ORDER BY expression is not in the select list",
-                code="order-by-output",
-                hint="Order by an output column or its position.",
-                span=item.span,
-            )
+            hint = "Order by an output column or its position."
+            raise item.error("ORDER BY expression is not in the select list", "order-by-output", hint)
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
     first = TopRows((), tuple(keys), top.limit, plan)
     return Map(pass_on(columns), first) if order_columns else first

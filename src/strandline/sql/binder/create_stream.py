@@ -63,12 +63,8 @@ def _statistics(statement: ast.CreateStream, columns: Columns, known_rows: Known
                 raise _unknown_column(statement, columns, hint.column)
             values[name] = hint.value
         else:
-            raise BindError(
-                f'unknown hint "{hint.name.name}"',
-                code="unknown-hint",
-                hint="Hints are rate, in rows per second, and distinct(column), its number of distinct values.",
-                span=hint.name.span,
-            )
+            listing = "Hints are rate, in rows per second, and distinct(column), its number of distinct values."
+            raise hint.name.error(f'unknown hint "{hint.name.name}"', "unknown-hint", listing)
     return StreamStatistics(rate, values)
 
 
@@ -110,17 +106,14 @@ def bind_connector(connector: ast.Connector) -> SourceCall:
 def _columns(statement: ast.CreateStream, known_rows: KnownRows | None) -> Columns:
     if not statement.columns:
         if known_rows is None:
-            raise BindError(
-                f"{statement.source.function.name}() needs a column list",
-                code="columns-missing",
-                hint=f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
-                span=statement.source.span,
-            )
+            hint = f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE …."
+            message = f"{statement.source.function.name}() needs a column list"
+            raise statement.source.error(message, "columns-missing", hint)
         return known_rows.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:
-            raise BindError(f'duplicate column "{column.name.name}"', code="duplicate-column", span=column.name.span)
+            raise column.name.error(f'duplicate column "{column.name.name}"', "duplicate-column")
         seen.add(column.name.name.lower())
     return tuple((column.name.name, column.type.type) for column in statement.columns)
 
@@ -130,22 +123,16 @@ def _end_column(statement: ast.CreateStream, columns: Columns) -> str | None:
         return None
     end = _time_column(statement, columns, statement.end_column)
     if end == _time_column(statement, columns, statement.time_column):
-        raise BindError(
-            f'"{end}" is both the start and the end of an interval',
-            code="empty-interval",
-            hint="Name two columns: an interval excludes its end, so the row would never be valid.",
-            span=statement.end_column.span,
-        )
+        hint = "Name two columns: an interval excludes its end, so the row would never be valid."
+        message = f'"{end}" is both the start and the end of an interval'
+        raise statement.end_column.error(message, "empty-interval", hint)
     return end
 
 
 def _unknown_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> BindError:
-    return BindError(
-        f'column "{identifier.name}" does not exist in stream "{statement.name.name}"',
-        code="unknown-column",
-        hint=suggestion(identifier.name, [name for name, _ in columns], "Columns are"),
-        span=identifier.span,
-    )
+    hint = suggestion(identifier.name, [name for name, _ in columns], "Columns are")
+    message = f'column "{identifier.name}" does not exist in stream "{statement.name.name}"'
+    return identifier.error(message, "unknown-column", hint)
 
 
 def _time_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> str:
@@ -154,12 +141,8 @@ def _time_column(statement: ast.CreateStream, columns: Columns, identifier: ast.
         raise _unknown_column(statement, columns, identifier)
     name, kind = time_column
     if kind.name not in TIME_TYPES:
-        raise BindError(
-            f'the time column "{name}" cannot be of type {kind}',
-            code="time-column-type",
-            hint="Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=identifier.span,
-        )
+        hint = "Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970."
+        raise identifier.error(f'the time column "{name}" cannot be of type {kind}', "time-column-type", hint)
     return name
 
 

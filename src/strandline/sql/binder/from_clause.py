@@ -156,16 +156,8 @@ def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
     if len(matches) == 1:
         return matches[0][1]
     if matches:
-        raise BindError(
-            f'column "{name.name}" is ambiguous on the {side} side of the join',
-            code="ambiguous-column",
-            hint="Write the condition with ON.",
-            span=name.span,
-        )
+        hint = "Write the condition with ON."
+        raise name.error(f'column "{name.name}" is ambiguous on the {side} side of the join', "ambiguous-column", hint)
     names = [column.name for relation in scope.relations for column in relation.visible]
-    raise BindError(
-        f'column "{name.name}" does not exist on the {side} side of the join',
-        code="unknown-column",
-        hint=suggestion(name.name, names, "Columns are"),
-        span=name.span,
-    )
+    hint = suggestion(name.name, names, "Columns are")
+    raise name.error(f'column "{name.name}" does not exist on the {side} side of the join', "unknown-column", hint)

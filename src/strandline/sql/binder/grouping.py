@@ -65,12 +65,8 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
     match node:
         case ast.Number(digits) if digits.isdecimal():
             if len(digits) > 9 or not 1 <= int(digits) <= len(outputs):
-                raise BindError(
-                    f"GROUP BY position {digits} is not in the SELECT list",
-                    code="group-by-position",
-                    hint=f"Positions go from 1 to {len(outputs)}.",
-                    span=node.span,
-                )
+                hint = f"Positions go from 1 to {len(outputs)}."
+                raise node.error(f"GROUP BY position {digits} is not in the SELECT list", "group-by-position", hint)
             output = outputs[int(digits) - 1]
             return output.node, output.name
         case ast.ColumnName(None, column) if not scope.matches(column):
@@ -78,12 +74,8 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
                 if column.matches(output.name):
                     return output.node, output.name
         case ast.Number() | ast.Text() | ast.Truth() | ast.Null() | ast.TypedText() | ast.Interval():
-            raise BindError(
-                "cannot GROUP BY a constant",
-                code="group-by-constant",
-                hint="Name a column, an output or the position of an output.",
-                span=node.span,
-            )
+            hint = "Name a column, an output or the position of an output."
+            raise node.error("cannot GROUP BY a constant", "group-by-constant", hint)
     return node, output_name(node, scope) or "key"
 
 
@@ -96,7 +88,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
     for element in elements:
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
         if len(sets) > MOST_SETS:
-            raise _too_many(element.span)
+            raise _too_many(element)
     return [tuple(dict.fromkeys(keys)) for keys in sets]
 
 
@@ -111,7 +103,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
             if kind == "ROLLUP":
                 chosen = [parts[:count] for count in range(len(parts), -1, -1)]
             elif len(parts) > MOST_SETS.bit_length():
-                raise _too_many(element.span)
+                raise _too_many(element)
             else:
                 chosen = [list(some) for count in range(len(parts), -1, -1) for some in combinations(parts, count)]
             return [tuple(item for part in some for item in part) for some in chosen]
@@ -119,9 +111,9 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
             return [(element,)]
 
 
-def _too_many(span: Span) -> BindError:
+def _too_many(element: ast.Grouping) -> BindError:
     hint = "List only the needed ones in GROUPING SETS."
-    return BindError(f"too many grouping sets (maximum {MOST_SETS})", code="too-many-groupings", hint=hint, span=span)
+    return element.error(f"too many grouping sets (maximum {MOST_SETS})", "too-many-groupings", hint)
 
 
 class Groups:
@@ -200,12 +192,8 @@ class Groups:
         for argument in () if isinstance(node.arguments, ast.Star) else node.arguments:
             key = scalars.bind(argument)
             if key not in self.keys:
-                raise BindError(
-                    "arguments to GROUPING must be grouping expressions",
-                    code="ungrouped-column",
-                    hint="Use expressions of GROUP BY.",
-                    span=argument.span,
-                )
+                hint = "Use expressions of GROUP BY."
+                raise argument.error("arguments to GROUPING must be grouping expressions", "ungrouped-column", hint)
             if key not in self.flags:
                 self.flags[key] = Column(self.ids.fresh("grouping"), "grouping", BIGINT)
             flag = ColumnRef(self.flags[key].id, BIGINT)
@@ -213,7 +201,7 @@ class Groups:
             value = flag if doubled is None else Call("+", (doubled, flag), BIGINT)
         if value is None:
             hint = "Write GROUPING(key)."
-            raise BindError("GROUPING must have at least one argument", code="type-mismatch", hint=hint, span=node.span)
+            raise node.error("GROUPING must have at least one argument", "type-mismatch", hint)
         return value
 
     def plan(self, source: Plan) -> Plan:

@@ -38,12 +38,8 @@ class Names:
             return query
         reason = self.unreadable.get(name.name.lower())
         if reason is not None and name.name not in self.catalog:
-            raise BindError(
-                f'query "{name.name}" {reason}',
-                code="recursive-query",
-                hint="Refer only to earlier queries of WITH.",
-                span=name.span,
-            )
+            hint = "Refer only to earlier queries of WITH."
+            raise name.error(f'query "{name.name}" {reason}', "recursive-query", hint)
         stream = self.catalog.get(name.name, name.span)
         self.reads.add(stream.name)
         return stream
@@ -56,8 +52,7 @@ class Names:
         """The names within one query of a WITH: those after it are not defined yet."""
         table = tables[number].name
         if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
-            message = f'WITH query name "{table.name}" specified more than once'
-            raise BindError(message, code="duplicate-alias", span=table.span)
+            raise table.error(f'WITH query name "{table.name}" specified more than once', "duplicate-alias")
         later = {other.name.name.lower(): "is defined later" for other in tables[number + 1 :]}
         return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "refers to itself"})
 
@@ -84,14 +79,10 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
     taken: set[str] = set()
     for name in names:
         if name.name.lower() in taken:
-            raise BindError(f'duplicate column "{name.name}"', code="duplicate-column", span=name.span)
+            raise name.error(f'duplicate column "{name.name}"', "duplicate-column")
         if name.name.lower() in VALIDITY:
-            raise BindError(
-                f'the output name "{name.name}" is reserved',
-                code="reserved-name",
-                hint="Every result has valid_from and valid_until; give the column another name.",
-                span=name.span,
-            )
+            hint = "Every result has valid_from and valid_until; give the column another name."
+            raise name.error(f'the output name "{name.name}" is reserved', "reserved-name", hint)
         taken.add(name.name.lower())
     ids = Ids()
     ids.used = {column.id.split("#")[0]: 1 for column in columns}

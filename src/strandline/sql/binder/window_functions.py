@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from strandline.core.errors import BindError
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Map, Plan, Rank
@@ -42,7 +41,7 @@ class Ranks:
         """The column that will have the place of each row; `scalars` binds the keys."""
         if self._inside:
             hint = "Compute the inner RANK() in a subquery in FROM."
-            raise BindError("RANK() calls cannot be nested", code="misplaced-rank", hint=hint, span=node.span)
+            raise node.error("RANK() calls cannot be nested", "misplaced-rank", hint)
         self._inside = True
         partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)

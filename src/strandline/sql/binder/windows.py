@@ -84,12 +84,9 @@ def _columns(partition: tuple[ast.ColumnName, ...], scope: Scope) -> tuple[str, 
 
 def _check_multiple(length: ast.Duration, granule_us: int) -> None:
     if length.microseconds % granule_us:
-        raise BindError(
-            f"{show_duration(length.microseconds)} is not a multiple of the granularity {show_duration(granule_us)}",
-            code="granularity",
-            hint=f"Use a multiple of {show_duration(granule_us)}.",
-            span=length.span,
-        )
+        granularity = show_duration(granule_us)
+        message = f"{show_duration(length.microseconds)} is not a multiple of the granularity {granularity}"
+        raise length.error(message, "granularity", f"Use a multiple of {granularity}.")
 
 
 def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
