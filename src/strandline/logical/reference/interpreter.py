@@ -128,16 +128,13 @@ class _Interpreter:
                 return self._aggregate(plan, t)
             case logical.Distinct(source):
                 rows = self.at(source, t)
-                return list({_key(tuple(row.values())): row for row in rows}.values())
+                return list({_key(row): row for row in rows}.values())
             case logical.Union(columns, inputs):
-                merged: list[Row] = []
-                for source in inputs:
-                    merged += self._renamed(source, columns, t)
-                return merged
+                return [row for source in inputs for row in self._renamed(source, columns, t)]
             case logical.SetOperation(kind, columns, left, right):
                 sides = [self._renamed(source, columns, t) for source in (left, right)]
-                one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
-                rows_by_key = {_key(tuple(row.values())): row for side in sides for row in side}
+                one, two = (Counter(map(_key, side)) for side in sides)
+                rows_by_key = {_key(row): row for side in sides for row in side}
                 return [row for key, row in rows_by_key.items() for _ in range(_copies(kind, one[key], two[key]))]
 
     def _apply(self, plan: logical.Apply, row: Row, t: Instant) -> Iterator[Row]:
@@ -164,7 +161,7 @@ class _Interpreter:
         """The rows with their places among those of their partition: one more than there are rows before them."""
         parts: dict[object, list[Row]] = {}
         for row in self.at(source, t):
-            parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
+            parts.setdefault(_key(row, partition), []).append(row)
         return [
             (row, 1 + sum(compare_rows(order, other, row) < 0 for other in rows))
             for rows in parts.values()
@@ -190,7 +187,7 @@ class _Interpreter:
         if not plan.keys and self.origin is not None and self.origin <= t:
             groups[()] = []
         for row in self.at(plan.source, t):
-            groups.setdefault(_key(tuple(row[k] for k in plan.keys)), []).append(row)
+            groups.setdefault(_key(row, plan.keys), []).append(row)
         result: list[Row] = []
         for rows in groups.values():
             out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
@@ -215,16 +212,16 @@ class _Interpreter:
         for s in self._occasions(source, t + 1):
             rows = self.at(source, s)
             for row in rows if keeps_arrival_order(source) else in_order(rows, by_value):
-                parts.setdefault(_key(tuple(row[k] for k in partition)), []).append((s, row))
+                parts.setdefault(_key(row, partition), []).append((s, row))
         return parts
 
 
 def _minus(one: list[Row], two: list[Row]) -> list[Row]:
     """The rows of one bag that the other does not have."""
-    left = Counter(_key(tuple(row.values())) for row in two)
+    left = Counter(map(_key, two))
     difference: list[Row] = []
     for row in one:
-        key = _key(tuple(row.values()))
+        key = _key(row)
         if left[key] > 0:
             left[key] -= 1
         else:
@@ -298,11 +295,12 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
     """Rows as a comparable bag: order does not count, duplicates do, NaN equals NaN, NULL equals NULL."""
-    return sorted((_key(tuple(row)) for row in rows), key=repr)
+    return sorted((tuple(map(_identity, row)) for row in rows), key=repr)
 
 
-def _key(values: tuple[Value, ...]) -> object:
-    return tuple(map(_identity, values))
+def _key(row: Row, columns: Iterable[str] | None = None) -> object:
+    """The values of a row, or of some of its columns, for comparison."""
+    return tuple(_identity(row[column]) for column in (row if columns is None else columns))
 
 
 def _identity(value: object) -> object:

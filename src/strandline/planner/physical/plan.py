@@ -27,8 +27,6 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Filter."""
-
     tag: ClassVar[str] = "Filter"
     predicate: Expression
     source: Node
@@ -36,8 +34,6 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Map."""
-
     tag: ClassVar[str] = "Project"
     outputs: Outputs
     source: Node
@@ -205,8 +201,6 @@ class FirstOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
-    """Union."""
-
     tag: ClassVar[str] = "UnionAll"
     columns: Schema
     sources: tuple[Node, ...]

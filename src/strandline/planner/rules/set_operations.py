@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
+from typing import Final
 
 from strandline.core.types import Column
 from strandline.logical.expressions import ColumnRef, substitute
@@ -10,6 +11,9 @@ from strandline.logical.plan import Distinct, Map, Plan, Scan, SetOperation, Uni
 from strandline.logical.properties.temporal import keeps_arrival_order
 from strandline.logical.schema import rename, schema
 from strandline.planner.rules.expressions import stays_small
+
+COMMUTATIVE: Final = ("intersect", "intersect all", "union max")
+DIFFERENCES: Final = ("except", "except all", "except strict")
 
 
 def flatten_unions(plan: Plan) -> Plan | None:
@@ -32,7 +36,7 @@ def merge_same_sides(plan: Plan) -> Plan | None:
                 return None
             kept = tuple(different.values())
             return Distinct(Union(columns, kept) if len(kept) > 1 else Map(rename(schema(kept[0]), columns), kept[0]))
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, left, right):
+        case SetOperation(kind, columns, left, right) if kind in COMMUTATIVE:
             if _without_names(left) != _without_names(right):
                 return None
             same = Map(rename(schema(left), columns), left)
@@ -61,9 +65,7 @@ def push_map_below_union(plan: Plan) -> Plan | None:
 def rotate_set_operations(plan: Plan) -> Plan | None:
     """(S1 ∩ S2) ∩ S3 = S1 ∩ (S2 ∩ S3), and the same for ∩all and ∪max: the smaller and the larger of three numbers."""
     match plan:
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, SetOperation() as inner, right):
-            if inner.kind != kind:
-                return None
+        case SetOperation(kind, columns, SetOperation() as inner, right) if kind == inner.kind and kind in COMMUTATIVE:
             return SetOperation(kind, columns, inner.left, SetOperation(kind, inner.columns, inner.right, right))
     return None
 
@@ -71,7 +73,7 @@ def rotate_set_operations(plan: Plan) -> Plan | None:
 def swap_set_operation(plan: Plan) -> Plan | None:
     """S1 ∩ S2 = S2 ∩ S1, and the same for ∩all and ∪max."""
     match plan:
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, left, right):
+        case SetOperation(kind, columns, left, right) if kind in COMMUTATIVE:
             return SetOperation(kind, columns, right, left)
     return None
 
@@ -79,9 +81,7 @@ def swap_set_operation(plan: Plan) -> Plan | None:
 def subtract_together(plan: Plan) -> Plan | None:
     """(S1 - S2) - S3 = S1 - (S2 ⊎ S3), with and without ALL, if both are of one kind."""
     match plan:
-        case SetOperation("except" | "except all" | "except strict" as kind, columns, SetOperation() as inner, right):
-            if inner.kind != kind:
-                return None
+        case SetOperation(kind, columns, SetOperation() as inner, right) if kind == inner.kind and kind in DIFFERENCES:
             return SetOperation(kind, columns, inner.left, Union(inner.columns, (inner.right, right)))
     return None
 
@@ -89,7 +89,7 @@ def subtract_together(plan: Plan) -> Plan | None:
 def subtract_one_by_one(plan: Plan) -> Plan | None:
     """S1 - (S2 ⊎ S3) = (S1 - S2) - S3, with and without ALL."""
     match plan:
-        case SetOperation("except" | "except all" | "except strict" as kind, columns, left, Union(names, inputs)):
+        case SetOperation(kind, columns, left, Union(names, inputs)) if kind in DIFFERENCES:
             *leading_inputs, last = inputs
             if not leading_inputs:
                 return None

@@ -115,8 +115,11 @@ class Scope:
         raise qualifier.error(f'missing FROM-clause entry for "{qualifier.name}"', "unknown-alias", hint)
 
     def column(self, name: ast.ColumnName) -> Column:
-        """The column that a name means: one of its own query, else one of the query around it."""
-        if self.outer is not None and not self._is_own(name):
+        """The column that a name means: one of its own query, else one of the query around it.
+
+        If it belongs to none, this one reports the error.
+        """
+        if self.outer is not None and not self._has(name) and self.outer._has_around(name):
             return self.outer.column(name)
         if name.qualifier is None:
             matches = self.matches(name.column)
@@ -126,16 +129,9 @@ class Scope:
         if not matches:
             raise self._unknown(name)
         if len(matches) > 1:
-            qualified = " or ".join(
-                f"{relation.alias}.{column.name}" for relation, column in matches if relation.is_named
-            )
+            qualified = " or ".join(f"{r.alias}.{column.name}" for r, column in matches if r.is_named)
             raise name.error(f'column "{name.column.name}" is ambiguous', "ambiguous-column", f"Write {qualified}.")
         return matches[0][1]
-
-    def _is_own(self, name: ast.ColumnName) -> bool:
-        """True if the name belongs to this query, or to none: then this one reports the error."""
-        assert self.outer is not None
-        return self._has(name) or not self.outer._has_around(name)
 
     def _has(self, name: ast.ColumnName) -> bool:
         if name.qualifier is not None:
