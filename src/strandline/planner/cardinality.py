@@ -89,7 +89,7 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
         case logical.Granularity(granule_us, _):
             return rounded_up(below[0], granule_us)
         case logical.Changes():
-            return changing(below[0])
+            return replace(below[0], length=CHRONON)
         case logical.TopRows(partition, _, limit, _):
             return first_rows(below[0], partition, limit)
         case logical.Rank(place, partition, _, limit, _):
@@ -156,10 +156,6 @@ def rounded_up(below: StreamProfile, granule_us: int) -> StreamProfile:
     if below.length >= granule:
         return replace(below, granule=max(granule, below.granule))
     return replace(below, rate=below.rate * below.length / granule, length=granule, granule=granule)
-
-
-def changing(below: StreamProfile) -> StreamProfile:
-    return replace(below, length=CHRONON)
 
 
 def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> StreamProfile:

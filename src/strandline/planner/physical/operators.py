@@ -9,7 +9,7 @@ from typing import assert_never
 from strandline.core.temporal import SECOND, show_duration
 from strandline.logical import explain
 from strandline.planner import cardinality, cost
-from strandline.planner.cardinality import LONGEST, groups_of
+from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
@@ -98,7 +98,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
         case physical.SessionWindow(partition, gap_us, _):
             return first.cut_every(batch, cardinality.in_sessions(stream, partition, gap_us))
         case physical.ChangeStream() | physical.InsertStream():
-            return replace(first, stream=cardinality.changing(first.uncut), cut=True, whole=1.0)
+            return replace(first, stream=replace(first.uncut, length=CHRONON), cut=True, whole=1.0)
         case physical.TopK(partition, _, limit, _):
             return first.cut_every(batch, cardinality.first_rows(first.uncut, partition, limit))
         case physical.Rank(place, partition, _, limit, _):

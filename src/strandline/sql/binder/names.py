@@ -14,7 +14,7 @@ from strandline.core.errors import BindError
 from strandline.core.types import Column
 from strandline.logical import plan as logical
 from strandline.logical.catalog import Catalog, DerivedStream, Stream
-from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, substitute
+from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey, substitute
 from strandline.logical.plan import Plan
 from strandline.logical.schema import Ids, rename, schema
 from strandline.logical.tree import map_expressions, transform_up
@@ -105,42 +105,36 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     def renamed(column: ColumnRef) -> ColumnRef:
         return replace(column, id=names[column.id])
 
-    def renamed_value(value: Expression) -> Expression:
-        return substitute(value, refs)
+    def sorted_by(order: tuple[SortKey, ...]) -> tuple[SortKey, ...]:
+        return tuple(replace(key, column=renamed(key.column)) for key in order)
 
-    def arguments(call: AggregateCall) -> AggregateCall:
-        order = tuple(replace(key, column=renamed(key.column)) for key in call.order)
-        return replace(call, argument=None if call.argument is None else renamed(call.argument), order=order)
+    def aggregate(call: AggregateCall) -> AggregateCall:
+        argument = None if call.argument is None else renamed(call.argument)
+        return replace(call, argument=argument, order=sorted_by(call.order))
 
     def change(node: Plan) -> Plan:
+        node = map_expressions(node, lambda value: substitute(value, refs))
         match node:
-            case logical.Scan(_, _, columns):
-                return replace(node, columns=tuple(map(define, columns)))
-            case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
-                return map_expressions(node, renamed_value)
-            case logical.MarkJoin(mark, _, _, _):
-                return map_expressions(replace(node, mark=define(mark)), renamed_value)
-            case logical.Apply(_, added, _, _, _):
-                column = None if added is None else define(added)
-                return map_expressions(replace(node, column=column), renamed_value)
+            case logical.Scan() | logical.Union() | logical.SetOperation():
+                return replace(node, columns=tuple(map(define, node.columns)))
             case logical.Map(outputs, source):
-                values = [renamed_value(value) for _, value in outputs]
-                return logical.Map(tuple((define(c), v) for (c, _), v in zip(outputs, values, strict=True)), source)
+                return logical.Map(tuple((define(column), value) for column, value in outputs), source)
+            case logical.MarkJoin(mark):
+                return replace(node, mark=define(mark))
+            case logical.Apply(_, column):
+                return replace(node, column=None if column is None else define(column))
             case logical.Aggregate(keys, aggregates, source):
-                calls = tuple((define(column), arguments(call)) for column, call in aggregates)
+                calls = tuple((define(column), aggregate(call)) for column, call in aggregates)
                 return logical.Aggregate(tuple(names[key] for key in keys), calls, source)
-            case logical.Union(columns, inputs):
-                return logical.Union(tuple(map(define, columns)), inputs)
-            case logical.SetOperation(_, columns, _, _):
-                return replace(node, columns=tuple(map(define, columns)))
-            case logical.CountWindow(partition, _, _, _) | logical.SessionWindow(partition, _, _):
+            case logical.CountWindow(partition) | logical.SessionWindow(partition):
                 return replace(node, partition=tuple(names[key] for key in partition))
-            case logical.TopRows() | logical.Rank():
-                partition = tuple(names[key] for key in node.partition)
-                order = tuple(replace(key, column=renamed(key.column)) for key in node.order)
-                if isinstance(node, logical.Rank):
-                    return replace(node, place=define(node.place), partition=partition, order=order)
-                return replace(node, partition=partition, order=order)
+            case logical.TopRows(partition, order):
+                return replace(node, partition=tuple(names[key] for key in partition), order=sorted_by(order))
+            case logical.Rank(place, partition, order):
+                partition, order = tuple(names[key] for key in partition), sorted_by(order)
+                return replace(node, place=define(place), partition=partition, order=order)
+            case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
+                return node
             case logical.TimeWindow() | logical.Distinct() | logical.Granularity() | logical.Changes():
                 return node
             case _:

@@ -142,6 +142,10 @@ def amounts_of(text: str) -> list[tuple[str, str]] | None:
 
 def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
     """The sum of (number, unit) pairs, which must be a whole number of microseconds."""
+
+    def bad_duration(message: str, hint: str) -> ParseError:
+        return ParseError(message, code="bad-duration", hint=hint, span=span)
+
     total = Fraction(0)
     for number, unit in amounts:
         size = unit_size(unit)
@@ -150,14 +154,11 @@ def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
             raise ParseError(f"unknown unit of time {unit}", code="unknown-unit", hint=hint, span=span)
         if len(number) > 2 * MAX_PRECISION or "e" in number.lower():
             hint = "Write it without an exponent, in a larger or smaller unit."
-            raise ParseError("the duration must be a plain number", code="bad-duration", hint=hint, span=span)
+            raise bad_duration("the duration must be a plain number", hint)
         total += Fraction(number) * size
     if total.denominator != 1:
         hint = "Time has a resolution of one microsecond."
-        raise ParseError(
-            "the duration must be a whole number of microseconds", code="bad-duration", hint=hint, span=span
-        )
+        raise bad_duration("the duration must be a whole number of microseconds", hint)
     if abs(total) > MAX_DURATION_US:
-        hint = "Use at most 70,000 years."
-        raise ParseError("duration out of range", code="bad-duration", hint=hint, span=span)
+        raise bad_duration("duration out of range", "Use at most 70,000 years.")
     return int(total)
