@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
@@ -102,6 +102,7 @@ class BaseStream:
     get the stream without it, and read what it has brought.
     """
 
+    word: ClassVar[str] = "stream"
     name: str
     columns: tuple[tuple[str, Type], ...]
     source: SourceCall
@@ -121,10 +122,6 @@ class BaseStream:
     def time_columns(self) -> tuple[str, ...]:
         """Columns that define the validity of a row."""
         return tuple(name for name in (self.time_column, self.end_column) if name is not None)
-
-    @property
-    def word(self) -> str:
-        return "stream"
 
     def column_type(self, name: str) -> Type:
         return dict(self.columns)[name]
@@ -157,12 +154,9 @@ Stream: TypeAlias = BaseStream | DerivedStream
 class Dependent:
     """A query that runs, or that a script is going to run, with the names in its FROM."""
 
+    word: ClassVar[str] = "running query"
     name: str
     reads: frozenset[str]
-
-    @property
-    def word(self) -> str:
-        return "running query"
 
 
 Dependant: TypeAlias = DerivedStream | Dependent

@@ -149,6 +149,12 @@ def columns_of(expression: Expression | None) -> frozenset[str]:
     return frozenset().union(*(columns_of(child) for child in children(expression)))
 
 
+def reads_only(expression: Expression, columns: frozenset[str]) -> bool:
+    """True if an expression reads at least one of these columns and no others."""
+    read = columns_of(expression)
+    return bool(read) and read <= columns
+
+
 def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
     """The expression with each column in `values` replaced by its expression."""
     if isinstance(expression, ColumnRef):

@@ -21,6 +21,7 @@ from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
 from strandline.planner.rules import filter as filters
+from strandline.planner.stages import PUSH_FILTERS
 
 # A law as a step of the search: it gives at most one tree for a node, as the rules of the stages do, or yields all.
 Alternative: TypeAlias = Callable[[Plan], Plan | Iterator[Plan] | None]
@@ -31,17 +32,7 @@ ALTERNATIVES: Final[tuple[Alternative, ...]] = (
     filters.merge_filters,
     pull_up.swap_filters,
     pull_up.split_filter,
-    filters.push_filter_below_map,
-    filters.push_filter_below_time_window,
-    window.push_filter_below_partitioned_window,
-    filters.push_filter_into_join,
-    join.push_condition_below_join,
-    join.push_filter_below_match,
-    join.push_condition_below_match,
-    filters.push_filter_below_union,
-    filters.push_filter_below_set_operation,
-    filters.push_filter_below_distinct,
-    filters.push_filter_below_aggregate,
+    *PUSH_FILTERS,
     pull_up.pull_filter_above_map,
     window.pull_filter_above_window,
     pull_up.pull_filter_above_distinct,

@@ -80,7 +80,7 @@ def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
 
 
 def join_state(
-    node: physical.HashJoin | physical.OuterHashJoin,
+    node: physical.JoinNode,
     left: PhysicalProfile,
     right: PhysicalProfile,
     batch: float,

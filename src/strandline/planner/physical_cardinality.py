@@ -60,7 +60,7 @@ class PhysicalProfile:
         return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
 
 
-def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
+def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression | None:
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
     return conjunction((*equal, *rest))

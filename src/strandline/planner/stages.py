@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from strandline.core.errors import PlanError
 from strandline.logical.plan import Plan
@@ -42,6 +42,21 @@ NEEDLESS = RewriteStage(
     ),
 )
 
+# They always pay where a filter is cheap; the search may undo them where it is expensive.
+PUSH_FILTERS: Final[tuple[Rule, ...]] = (
+    filters.push_filter_below_map,
+    filters.push_filter_below_time_window,
+    window.push_filter_below_partitioned_window,
+    filters.push_filter_into_join,
+    join.push_condition_below_join,
+    join.push_filter_below_match,
+    join.push_condition_below_match,
+    filters.push_filter_below_union,
+    filters.push_filter_below_set_operation,
+    filters.push_filter_below_distinct,
+    filters.push_filter_below_aggregate,
+)
+
 # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
 FILTERS = RewriteStage(
     "push filters down",
@@ -49,17 +64,7 @@ FILTERS = RewriteStage(
         filters.merge_filters,
         subquery.mark_as_semi_join,
         subquery.outer_join_as_join,
-        filters.push_filter_below_map,
-        filters.push_filter_below_time_window,
-        window.push_filter_below_partitioned_window,
-        filters.push_filter_into_join,
-        join.push_condition_below_join,
-        join.push_filter_below_match,
-        join.push_condition_below_match,
-        filters.push_filter_below_union,
-        filters.push_filter_below_set_operation,
-        filters.push_filter_below_distinct,
-        filters.push_filter_below_aggregate,
+        *PUSH_FILTERS,
         filters.push_filter_below_first_rows,
         filters.limit_rank_by_filter,
     ),

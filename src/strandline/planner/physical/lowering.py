@@ -20,6 +20,7 @@ from strandline.logical.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    reads_only,
 )
 from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order, lasts
@@ -277,17 +278,14 @@ def _equalities(
     r_keys: list[Expression] = []
     non_equi_conditions: list[Expression] = []
     for part in conjuncts(predicate):
-        match part:
-            case Call("=", (one, two), _) if columns_of(one) and columns_of(two):
-                if columns_of(one) <= l_columns and columns_of(two) <= r_columns:
-                    l_keys.append(one)
-                    r_keys.append(two)
-                    continue
-                if columns_of(one) <= r_columns and columns_of(two) <= l_columns:
-                    l_keys.append(two)
-                    r_keys.append(one)
-                    continue
-        non_equi_conditions.append(part)
+        sides = part.arguments if isinstance(part, Call) and part.function == "=" else ()
+        for l_key, r_key in zip(sides, reversed(sides), strict=True):
+            if reads_only(l_key, l_columns) and reads_only(r_key, r_columns):
+                l_keys.append(l_key)
+                r_keys.append(r_key)
+                break
+        else:
+            non_equi_conditions.append(part)
     return tuple(l_keys), tuple(r_keys), conjunction(tuple(non_equi_conditions))
 
 

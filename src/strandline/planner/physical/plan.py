@@ -251,31 +251,13 @@ class Exchange:
 # shard; one: everything to shard 0.
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 
-Node: TypeAlias = (
-    Input
-    | Filter
-    | Project
-    | TimeWindow
-    | CountWindow
-    | SessionWindow
-    | AlignTime
-    | ChangeStream
-    | InsertStream
-    | TopK
-    | Rank
-    | TopKPrefilter
-    | Reorder
-    | HashJoin
-    | OuterHashJoin
-    | IncrementalAggregate
-    | Distinct
-    | FirstOccurrence
-    | UnionAll
-    | Repeat
-    | Split
-    | SamplingRate
-    | Exchange
-)
+WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | Split
+ChangeNode: TypeAlias = ChangeStream | InsertStream
+OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
+JoinNode: TypeAlias = HashJoin | OuterHashJoin
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence
+RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
+Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What rules ask of expressions: which columns they read, whether they respect equality, how large they would become.
+"""What rules ask of expressions: whether they respect equality, and how large they would become.
 
 Equal but distinguishable values are the zeros of DOUBLE. Duplicates, groups, partitions and set operations treat 0 and
 -0 as one value, and which of the two stays is undefined. A condition or computation above must not distinguish them, or
@@ -20,6 +20,7 @@ from strandline.logical.expressions import (
     children,
     columns_of,
     extent,
+    reads_only,
 )
 from strandline.logical.plan import Plan
 from strandline.logical.tree import expressions
@@ -28,12 +29,6 @@ from strandline.logical.tree import expressions
 # expressions of rules must not be much higher.
 MAX_HEIGHT = 120
 MAX_NODES = 1_000
-
-
-def reads_only(expression: Expression, columns: frozenset[str]) -> bool:
-    """True if an expression reads at least one of these columns and no others."""
-    read = columns_of(expression)
-    return bool(read) and read <= columns
 
 
 def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import Expression, conjunction, conjuncts, split_conjunction
+from strandline.logical.expressions import Expression, conjunction, conjuncts, reads_only, split_conjunction
 from strandline.logical.plan import Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.logical.schema import column_ids, filtered, pass_on, schema
-from strandline.planner.rules.expressions import reads_only
 
 
 def push_condition_below_match(plan: Plan) -> Plan | None:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import ColumnRef, Literal, columns_of, conjunction, conjuncts, substitute
+from strandline.logical.expressions import (
+    ColumnRef,
+    Literal,
+    columns_of,
+    conjunction,
+    conjuncts,
+    reads_only,
+    substitute,
+)
 from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.logical.schema import column_ids, pass_on, schema
-from strandline.planner.rules.expressions import reads_only, respects_equality, stays_small, takes_whole_groups
+from strandline.planner.rules.expressions import respects_equality, stays_small, takes_whole_groups
 
 
 def split_filter(plan: Plan) -> Iterator[Plan]:
