@@ -189,12 +189,9 @@ class Catalog:
     def get(self, name: str, span: Span | None = None) -> Stream:
         stream = self._streams.get(name.lower())
         if stream is None and name.lower().startswith(SYSTEM):
-            raise CatalogError(
-                f'"{name}" is a system table, which only a plain SELECT can read',
-                code="system-table",
-                hint="Run the SELECT on its own, without CREATE or EXPLAIN.",
-                span=span,
-            )
+            message = f'"{name}" is a system table, which only a plain SELECT can read'
+            hint = "Run the SELECT on its own, without CREATE or EXPLAIN."
+            raise CatalogError(message, code="system-table", hint=hint, span=span)
         if stream is None:
             near = difflib.get_close_matches(name.lower(), self._streams, n=1)
             if near:
@@ -209,12 +206,9 @@ class Catalog:
             raise _reserved(stream.name, span)
         existing = self._streams.get(stream.name.lower())
         if existing is not None:
-            raise CatalogError(
-                f'{existing.word} "{existing.name}" already exists',
-                code="stream-exists",
-                hint=f"Choose another name, or DROP {existing.word.upper()} {existing.name} first.",
-                span=span,
-            )
+            message = f'{existing.word} "{existing.name}" already exists'
+            hint = f"Choose another name, or DROP {existing.word.upper()} {existing.name} first."
+            raise CatalogError(message, code="stream-exists", hint=hint, span=span)
         self._streams[stream.name.lower()] = stream
 
     def add_function(self, function: Definition) -> None:
@@ -231,12 +225,9 @@ class Catalog:
             self.add(view, span)
             return
         if view.name.lower() in _folded(view.reads):
-            raise CatalogError(
-                f'view "{view.name}" cannot refer to itself',
-                code="recursive-query",
-                hint="REPLACE removes the old view: write its query into the new one.",
-                span=span,
-            )
+            message = f'view "{view.name}" cannot refer to itself'
+            hint = "REPLACE removes the old view: write its query into the new one."
+            raise CatalogError(message, code="recursive-query", hint=hint, span=span)
         self._refuse_dependants(existing, running, f"DROP VIEW {existing.name} CASCADE, then CREATE VIEW.", span)
         self._streams[view.name.lower()] = view
 
@@ -285,12 +276,8 @@ class Catalog:
 
 
 def _reserved(name: str, span: Span | None) -> CatalogError:
-    return CatalogError(
-        f'the name "{name}" is reserved for system tables',
-        code="system-table",
-        hint="Names that begin with sys. are reserved; choose another name.",
-        span=span,
-    )
+    hint = "Names that begin with sys. are reserved; choose another name."
+    return CatalogError(f'the name "{name}" is reserved for system tables', code="system-table", hint=hint, span=span)
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:

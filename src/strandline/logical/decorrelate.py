@@ -226,12 +226,9 @@ class _Decorrelation:
         columns: dict[str, Column] = {}
         for column_id, (column, span) in references.items():
             if column.type.element is not None:
-                raise BindError(
-                    "a correlated reference to an array is not supported",
-                    code="not-supported",
-                    hint="Select the needed elements in a subquery in FROM, and refer to those.",
-                    span=span,
-                )
+                message = "a correlated reference to an array is not supported"
+                hint = "Select the needed elements in a subquery in FROM, and refer to those."
+                raise BindError(message, code="not-supported", hint=hint, span=span)
             columns[column_id] = Column(
                 self.ids.fresh(f"outer.{column_id.removeprefix('outer.')}"), column_id, column.type
             )

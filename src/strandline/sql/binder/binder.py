@@ -219,12 +219,8 @@ class Binder:
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
                 hint = "Write epoch(later) - epoch(earlier) for seconds."
-                raise BindError(
-                    f'output column "{output.name}" cannot be an INTERVAL',
-                    code="interval-output",
-                    hint=hint,
-                    span=output.span,
-                )
+                message = f'output column "{output.name}" cannot be an INTERVAL'
+                raise BindError(message, code="interval-output", hint=hint, span=output.span)
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
         order_values = values[len(outputs) :]
@@ -339,10 +335,7 @@ def _check_height(plan: Plan, span: Span) -> None:
     while pending:
         node, height = pending.pop()
         if height > MAX_PLAN_HEIGHT:
-            raise BindError(
-                f"the plan is deeper than {MAX_PLAN_HEIGHT} operators",
-                code="too-deep",
-                hint="Join fewer streams in one query, or nest fewer named queries.",
-                span=span,
-            )
+            message = f"the plan is deeper than {MAX_PLAN_HEIGHT} operators"
+            hint = "Join fewer streams in one query, or nest fewer named queries."
+            raise BindError(message, code="too-deep", hint=hint, span=span)
         pending.extend((child, height + 1) for child in sources(node))

@@ -40,32 +40,23 @@ def define_aggregate(
 ) -> UserAggregate:
     _check(name, arguments)
     if len(arguments) > 1:
-        raise CatalogError(
-            f"aggregate {name} must have exactly one argument",
-            code="function-arguments",
-            hint="Combine several columns in an expression.",
-        )
+        hint = "Combine several columns in an expression."
+        raise CatalogError(f"aggregate {name} must have exactly one argument", code="function-arguments", hint=hint)
     types = tuple(map(parse_type, arguments))
     return UserAggregate(name.lower(), types, parse_type(returns), initialize, merge, evaluate, inverse)
 
 
 def _check(name: str, arguments: Sequence[str]) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
-        raise CatalogError(
-            f'invalid function name "{name}"',
-            code="function-name",
-            hint="Use a letter, then letters, digits and _; not a reserved word.",
-        )
+        hint = "Use a letter, then letters, digits and _; not a reserved word."
+        raise CatalogError(f'invalid function name "{name}"', code="function-name", hint=hint)
     if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
         raise CatalogError(
             f"function {name.lower()} already exists", code="function-exists", hint="Choose another name."
         )
     if isinstance(arguments, str) or not arguments:
-        raise CatalogError(
-            f"function {name} must have a list of argument types",
-            code="function-arguments",
-            hint='Write arguments=["DOUBLE"]; a function without arguments is a constant.',
-        )
+        hint = 'Write arguments=["DOUBLE"]; a function without arguments is a constant.'
+        raise CatalogError(f"function {name} must have a list of argument types", code="function-arguments", hint=hint)
 
 
 def with_definitions(tree: ast.Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> ast.Tree:

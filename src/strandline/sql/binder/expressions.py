@@ -331,12 +331,9 @@ def _fitted(operand: Operand, kind: Type) -> Expression:
 
 def _check_repeatable(operand: Operand) -> None:
     if extent(operand.value).nodes > MAX_REPEATED_NODES:
-        raise BindError(
-            "the operand is too large to be evaluated more than once",
-            code="too-large",
-            hint="Compute it in a subquery in FROM, and compare its column.",
-            span=operand.span,
-        )
+        message = "the operand is too large to be evaluated more than once"
+        hint = "Compute it in a subquery in FROM, and compare its column."
+        raise BindError(message, code="too-large", hint=hint, span=operand.span)
 
 
 def _cast_hint(kind: Type) -> str | None:

@@ -124,12 +124,9 @@ def _count_inlined(binder: Binder, stream: DerivedStream, span: Span) -> None:
     """Count what comes from behind a name: queries that read others twice double with every level."""
     binder.inlined += size(stream.plan)
     if binder.inlined > MAX_INLINED:
-        raise BindError(
-            "the plan of the queries behind these streams is too large",
-            code="too-large",
-            hint="Each reference to a derived stream expands to its query; refer to it less often.",
-            span=span,
-        )
+        message = "the plan of the queries behind these streams is too large"
+        hint = "Each reference to a derived stream expands to its query; refer to it less often."
+        raise BindError(message, code="too-large", hint=hint, span=span)
 
 
 def _join_of_kind(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:

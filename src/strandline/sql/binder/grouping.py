@@ -178,12 +178,9 @@ class Groups:
     def ungrouped(self, column_id: str, span: Span | None) -> BindError:
         name = self.named[column_id].name
         grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
-        return BindError(
-            f'column "{name}" must appear in GROUP BY or be used in an aggregate',
-            code="ungrouped-column",
-            hint=f"{grouped}, or aggregate it, as in MAX({name}).",
-            span=span,
-        )
+        message = f'column "{name}" must appear in GROUP BY or be used in an aggregate'
+        hint = f"{grouped}, or aggregate it, as in MAX({name})."
+        return BindError(message, code="ungrouped-column", hint=hint, span=span)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         """`GROUPING(a, b)`: a bit for each key, 1 where it is left out."""

@@ -70,12 +70,9 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
         return plan
     columns = schema(plan)
     if len(names) != len(columns):
-        raise BindError(
-            f"{what} has {len(columns)} column{'' if len(columns) == 1 else 's'}, not {len(names)}",
-            code="column-count",
-            hint="Name all columns, or none.",
-            span=names[-1].span if len(names) > len(columns) else names[0].span.to(names[-1].span),
-        )
+        message = f"{what} has {len(columns)} column{'' if len(columns) == 1 else 's'}, not {len(names)}"
+        span = names[-1].span if len(names) > len(columns) else names[0].span.to(names[-1].span)
+        raise BindError(message, code="column-count", hint="Name all columns, or none.", span=span)
     taken: set[str] = set()
     for name in names:
         if name.name.lower() in taken:

@@ -86,12 +86,9 @@ class Scope:
         taken = {relation.alias.lower() for relation in self.relations}
         for relation in other.relations:
             if relation.alias.lower() in taken:
-                raise BindError(
-                    f'stream name "{relation.alias}" specified more than once',
-                    code="duplicate-alias",
-                    hint=f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other.",
-                    span=relation.span,
-                )
+                message = f'stream name "{relation.alias}" specified more than once'
+                hint = f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other."
+                raise BindError(message, code="duplicate-alias", hint=hint, span=relation.span)
         return Scope(self.relations + other.relations)
 
     def matches(self, name: ast.Identifier) -> list[tuple[Relation, Column]]:

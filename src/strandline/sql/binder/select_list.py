@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from strandline.core.errors import BindError, Span
+from strandline.core.errors import Span
 from strandline.functions.signatures import OF_ARRAYS
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.sql import ast
@@ -41,12 +41,8 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
         for node in expanded:
             name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
             if name.lower() in VALIDITY:
-                raise BindError(
-                    f'the output name "{name}" is reserved',
-                    code="reserved-name",
-                    hint="Every result has valid_from and valid_until; give the column another name with AS.",
-                    span=item.alias.span if item.alias else item.span,
-                )
+                hint = "Every result has valid_from and valid_until; give the column another name with AS."
+                raise (item.alias or item).error(f'the output name "{name}" is reserved', "reserved-name", hint)
             outputs.append(Output(node, names.unused(name), item.span))
     return outputs
 
