@@ -203,7 +203,9 @@ class Catalog:
 
     def add(self, stream: Stream, span: Span | None = None) -> None:
         if stream.name.lower().startswith(SYSTEM):
-            raise _reserved(stream.name, span)
+            message = f'the name "{stream.name}" is reserved for system tables'
+            hint = "Names that begin with sys. are reserved; choose another name."
+            raise CatalogError(message, code="system-table", hint=hint, span=span)
         existing = self._streams.get(stream.name.lower())
         if existing is not None:
             message = f'{existing.word} "{existing.name}" already exists'
@@ -273,11 +275,6 @@ class Catalog:
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
-
-
-def _reserved(name: str, span: Span | None) -> CatalogError:
-    hint = "Names that begin with sys. are reserved; choose another name."
-    return CatalogError(f'the name "{name}" is reserved for system tables', code="system-table", hint=hint, span=span)
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:

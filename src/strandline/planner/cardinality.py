@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Final, TypeAlias, assert_never
 
 from strandline.core.temporal import SECOND
@@ -309,7 +308,7 @@ def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
 
 def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
     """Number of distinct value combinations over all time, not only at an instant."""
-    return reduce(lambda groups, column: groups * stream.values.get(column, VALUES), columns, 1.0)
+    return math.prod((stream.values.get(column, VALUES) for column in columns), start=1.0)
 
 
 # Which share of the elements a predicate lets pass.
@@ -317,9 +316,7 @@ def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
 
 def selectivity(predicate: Expression, stream: StreamProfile) -> float:
     """The share of elements that satisfy a predicate, its parts taken as independent."""
-    share = 1.0
-    for part in conjuncts(predicate):
-        share *= _share(part, stream)
+    share = math.prod((_share(part, stream) for part in conjuncts(predicate)), start=1.0)
     return min(1.0, max(0.0, share))
 
 
@@ -365,4 +362,4 @@ def values_in(expression: Expression, stream: StreamProfile) -> float:
         case Call("%", (_, Literal(int(modulus))), _) if modulus:
             return float(abs(modulus))
         case _:
-            return max(1.0, reduce(lambda n, c: n * stream.values.get(c, VALUES), columns_of(expression), 1.0))
+            return max(1.0, groups_of(stream, tuple(columns_of(expression))))

@@ -27,7 +27,9 @@ class UnboundedState:
 
 def growing_state(plan: Plan) -> list[str]:
     """A line for each operator with unbounded state: the operator, its state and the cause."""
-    return [line for node in walk(plan) for line in _lines(node)]
+    return [
+        f"{show_node(node)}\n  keeps {state.what}: {state.cause}" for node in walk(plan) for state in _kept_by(node)
+    ]
 
 
 def lasting(plan: Plan) -> UnboundedState | None:
@@ -85,54 +87,41 @@ def _both(left: Plan, right: Plan) -> UnboundedState | None:
     return UnboundedState("every pair", f"{one.cause}, {two.cause}") if one and two else None
 
 
-def _lines(node: Plan) -> Iterator[str]:
+def _kept_by(node: Plan) -> Iterator[UnboundedState]:
     """Unbounded state of a single operator."""
     match node:
         case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
             for side, plan in (("left", node.left), ("right", node.right)):
-                below = lasting(plan)
-                if below is not None:
-                    yield _line(node, f"{below.what} of the {side} side", below.cause)
+                if (below := lasting(plan)) is not None:
+                    yield UnboundedState(f"{below.what} of the {side} side", below.cause)
         case logical.CountWindow():
-            held = lasting(node)
-            if held is not None:
-                yield _line(node, held.what, "keys never expire")
+            if (held := lasting(node)) is not None:
+                yield UnboundedState(held.what, "keys never expire")
+        case logical.Distinct() | logical.TopRows() | logical.Rank():
+            # Elements that can never again enter the top k are not kept.
+            if (held := lasting(node)) is not None:
+                yield held
         case logical.Aggregate(keys, aggregates, source):
-            below = lasting(source)
-            if below is None:
+            if (below := lasting(source)) is None:
                 return
             if any(looks_at_members(call) for _, call in aggregates):
-                yield _line(node, below.what, below.cause)
+                yield below
             elif keys:
-                yield _line(node, f"totals per distinct {', '.join(keys)}", below.cause)
+                yield UnboundedState(f"totals per distinct {', '.join(keys)}", below.cause)
             if any(call.distinct for _, call in aggregates):
-                yield _line(node, "every distinct value", below.cause)
-        case logical.Distinct(source):
-            below = lasting(source)
-            if below is not None:
-                yield _line(node, "every distinct row", below.cause)
-        case logical.TopRows() | logical.Rank():
-            held = lasting(node)  # elements that can never again enter the top k are not kept
-            if held is not None:
-                yield _line(node, held.what, held.cause)
+                yield UnboundedState("every distinct value", below.cause)
         case logical.Changes(_, source):
-            below = lasting(source)
             # Elements that never end are not retained. Those that come in intervals end each time, and continue.
             in_intervals = any(isinstance(inner, logical.CountWindow | logical.Aggregate) for inner in walk(source))
-            if below is not None and in_intervals:
-                yield _line(node, below.what, below.cause)
+            if in_intervals and (below := lasting(source)) is not None:
+                yield below
         case logical.SetOperation(_, _, left, right):
-            below = _either(left, right)
-            if below is not None:
-                yield _line(node, "a count per distinct row", below.cause)
+            if (below := _either(left, right)) is not None:
+                yield UnboundedState("a count per distinct row", below.cause)
         case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Granularity():
             return
         case logical.Filter() | logical.Map() | logical.Union():
             return
-
-
-def _line(node: Plan, what: str, cause: str) -> str:
-    return f"{show_node(node)}\n  keeps {what}: {cause}"
 
 
 def _count(rows: int) -> str:

@@ -51,20 +51,6 @@ Keys: TypeAlias = tuple[ColumnRef, ...]
 KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result that may lack rows
 
 
-def choose(
-    plans: Sequence[tuple[str, Plan]],
-    streams: Sequence[BaseStream],
-    shards: int,
-    shed: frozenset[str] = frozenset(),
-) -> Pipeline:
-    """The pipeline of named queries; results of those in `shed` have a column with the sampling rate."""
-    parts: list[Pipeline] = []
-    for name, plan in plans:
-        first = sum(len(part.fragments) for part in parts)
-        parts.append(lower(name, plan, streams, shards, sheds=name in shed, first=first))
-    return combine(parts, streams)
-
-
 def lower(
     name: str, plan: Plan, streams: Sequence[BaseStream], shards: int, *, sheds: bool = False, first: int = 0
 ) -> Pipeline:

@@ -167,17 +167,16 @@ class Binder:
         return columns, tuple(self.retyped(plan, kinds) for plan in plans)
 
     def branch_type(self, operator: str, queries: list[ast.Query], position: int, columns: tuple[Column, ...]) -> Type:
-        for count in range(2, len(columns) + 1):
-            if meet([column.type for column in columns[:count]]) is None:
+        kinds = [column.type for column in columns]
+        for count in range(2, len(kinds) + 1):
+            if meet(kinds[:count]) is None:
                 query = queries[count - 1]
-                listed = isinstance(query, ast.Select) and not any(isinstance(i.value, ast.Star) for i in query.items)
-                raise BindError(
-                    f'{operator} types {columns[0].type} and {columns[count - 1].type} of "{columns[0].name}" differ',
-                    code="union-types",
-                    hint="CAST one of them to the type of the other.",
-                    span=query.items[position].span if isinstance(query, ast.Select) and listed else query.span,
-                )
-        kind = meet([column.type for column in columns])
+                place: ast.Node = query
+                if isinstance(query, ast.Select) and not any(isinstance(item.value, ast.Star) for item in query.items):
+                    place = query.items[position]
+                message = f'{operator} types {kinds[0]} and {kinds[count - 1]} of "{columns[0].name}" differ'
+                raise place.error(message, "union-types", "CAST one of them to the type of the other.")
+        kind = meet(kinds)
         assert kind is not None, "every prefix of the branches has a common type, so all of them have"
         return kind
 
