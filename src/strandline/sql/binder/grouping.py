@@ -41,13 +41,10 @@ if TYPE_CHECKING:
 MOST_SETS: Final = 64
 
 
-def is_aggregate(node: ast.FunctionCall) -> bool:
-    return find_aggregate(node.name.name) is not None or isinstance(node.definition, UserAggregate)
-
-
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
-    return any(isinstance(part, ast.FunctionCall) and is_aggregate(part) for part in ast.own_nodes(node))
+    calls = (part for part in ast.own_nodes(node) if isinstance(part, ast.FunctionCall))
+    return any(find_aggregate(call.name.name) or isinstance(call.definition, UserAggregate) for call in calls)
 
 
 def is_grouping(select: ast.Select) -> bool:

@@ -7,7 +7,7 @@ rows need not be counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
@@ -19,13 +19,7 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
 
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """Sort order of a ranking: two equal RANK() are one column."""
-
-    partition: tuple[ColumnRef, ...]
-    order: tuple[SortKey, ...]
+Ranking: TypeAlias = tuple[tuple[ColumnRef, ...], tuple[SortKey, ...]]  # partition and order
 
 
 class Ranks:
@@ -34,7 +28,7 @@ class Ranks:
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
         self.computed: dict[Expression, Column] = {}  # keys that are no columns yet
-        self.places: dict[_Order, Column] = {}
+        self.places: dict[Ranking, Column] = {}  # two equal RANK() are one column
         self._inside = False
 
     def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
@@ -46,7 +40,7 @@ class Ranks:
         partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
-        ranking = _Order(partition, order)
+        ranking = partition, order
         if ranking not in self.places:
             self.places[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
         return ColumnRef(self.places[ranking].id, BIGINT)
@@ -64,8 +58,8 @@ class Ranks:
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
             source = Map((*pass_on(schema(source)), *keys), source)
-        for ranking, rank_column in self.places.items():
-            source = Rank(rank_column, tuple(key.id for key in ranking.partition), ranking.order, None, source)
+        for (partition, order), rank_column in self.places.items():
+            source = Rank(rank_column, tuple(key.id for key in partition), order, None, source)
         return source
 
 
