@@ -41,9 +41,7 @@ def merge_filters(plan: Plan) -> Plan | None:
     """σp(σq(S)) = σ(q ∧ p)(S)."""
     match plan:
         case Filter(outer, Filter(inner, source)):
-            both = conjunction((*conjuncts(inner), *conjuncts(outer)))
-            assert both is not None
-            return Filter(both, source)
+            return filtered(source, conjunction((inner, outer)))
     return None
 
 
