@@ -133,12 +133,10 @@ def _without_distinct(plan: Plan) -> Plan:
     match plan:
         case Distinct(source):
             return _without_distinct(source)
-        case Filter() | Map() | Granularity() | TimeWindow() | Join() | OuterJoin() | Union():
+        case Filter() | Map() | Granularity() | TimeWindow() | Join() | OuterJoin() | SemiJoin() | MarkJoin() | Union():
             return with_sources(plan, tuple(map(_without_distinct, sources(plan))))
-        case SemiJoin() | MarkJoin():
-            return replace(plan, left=_without_distinct(plan.left), right=_without_distinct(plan.right))
         case SetOperation(kind) if kind != "except all":
-            return replace(plan, left=_without_distinct(plan.left), right=_without_distinct(plan.right))
+            return with_sources(plan, tuple(map(_without_distinct, sources(plan))))
     return plan
 
 
