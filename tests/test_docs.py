@@ -65,7 +65,7 @@ from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.planner.alternatives import ALTERNATIVES
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import optimize
@@ -338,7 +338,7 @@ def walk() -> Walk:
         bound = bind_query(create.query, database.catalog)
         better = optimize(bound)
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
-        pipeline = choose([("volume", better)], streams, 2)
+        pipeline = lower("volume", better, streams, 2)
         return Walk(text, create.query, bound, better, pipeline, run_batches(pipeline))
 
 

@@ -30,7 +30,7 @@ from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline, numbered
 from strandline.planner.prices import Prices, calibration_file
 from strandline.planner.stages import optimize
@@ -201,14 +201,7 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
         query = query.replace(f"{{{key}}}", text)
     streams = setting.streams
     plan = optimize(bound(query, streams), statistics_of(streams))
-    pipeline = choose([(name, plan)], [made.stream for made in streams], 1)
-    return _coalesced(pipeline) if name == "count" else pipeline
-
-
-def _coalesced(pipeline: Pipeline) -> Pipeline:
-    """The same with a coalesce at the end, which no query has."""
-    *others, last = pipeline.fragments
-    return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
+    return lower(name, plan, [made.stream for made in streams], 1)
 
 
 def _reading() -> Iterator[Sample]:
@@ -292,7 +285,7 @@ def capacity(prices: Prices, rate: int = 100_000) -> float:
     """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
     made = GeneratedStream("a", rate, {"k": 1_000})
     plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
-    pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
+    pipeline = lower("q", optimize(plan, statistics_of([made])), [made.stream], 1)
     return rate / estimate(pipeline, statistics_of([made]), prices=prices).cost
 
 

@@ -21,11 +21,10 @@ from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedSt
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.planner.estimate import estimate
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.stages import FILTERS, MAPS, SHARING
+from strandline.planner.stages import FILTERS, MAPS, SHARING, run_to_fixpoint
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.pipeline import RunningPipeline
 
@@ -169,7 +168,7 @@ class Measured:
 def pipeline_of(shape: Shape, label: str) -> Pipeline:
     plan = bound(shape.text(label), shape.streams)
     plan = plan if label in shape.raw else as_written(plan)
-    return choose([("q", plan)], [made.stream for made in shape.streams], 1)
+    return lower("q", plan, [made.stream for made in shape.streams], 1)
 
 
 def measure(

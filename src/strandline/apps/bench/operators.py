@@ -23,7 +23,7 @@ from strandline.core.temporal import SECOND
 from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP
 from strandline.logical.catalog import BaseStream, Catalog, SourceCall
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline, ports
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Times
@@ -101,7 +101,7 @@ def pipeline_of(family: Family, state: int) -> Pipeline:
     window = f"WINDOW(RANGE {state * SECOND // ROWS_PER_S} MICROSECONDS)"
     statement = parse_one(family.query.replace("{w}", window))
     assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation), "a family is a query"
-    return choose([("q", optimize(bind_query(statement, catalog)))], streams, shards=1)
+    return lower("q", optimize(bind_query(statement, catalog)), streams, shards=1)
 
 
 def slices(family: Family, state: int, rows: int) -> Iterator[tuple[dict[str, Batch], Watermark]]:

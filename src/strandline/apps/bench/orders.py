@@ -16,7 +16,7 @@ from rich.table import Table
 from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
 from strandline.planner.estimate import estimate
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.planner import PlanningInputs, plan_query
 from strandline.planner.prices import load_prices
 
@@ -76,7 +76,7 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     figures: Figures = {"window_s": question.window}
     results = set()
     chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
-    for name, pipeline in (("text", choose([("q", as_written(plan))], streams, 1)), ("chosen", chosen.physical)):
+    for name, pipeline in (("text", lower("q", as_written(plan), streams, 1)), ("chosen", chosen.physical)):
         expected = estimate(pipeline, statistics)
         gc.collect()
         runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]

@@ -13,7 +13,7 @@ from strandline.core.errors import Span
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result import from_result, result_schema
@@ -39,7 +39,7 @@ class RecordedSource(Source):
 
 def rerun(plan: Plan, streams: Sequence[Recorded], *, batch_rows: int, shards: int) -> pl.DataFrame:
     """The elements of the result over these rows, by column id, with `@from` and `@until`."""
-    pipeline = choose([("q", optimize(plan))], [recorded.stream for recorded in streams], shards)
+    pipeline = lower("q", optimize(plan), [recorded.stream for recorded in streams], shards)
     sources = {r.stream.name: RecordedSource(r) for r in streams if r.stream in pipeline.streams}
     run = LocalRun(RunningPipeline(pipeline, batch_rows=batch_rows), sources=sources)
     tables = [table for report in run.batches() for table in report.results.get("q", ())]

@@ -27,7 +27,7 @@ from strandline.engines.local import LocalRun
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.runtime.expressions.compile import evaluate_columns
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
@@ -123,7 +123,7 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
 def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
     streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
-    pipeline = choose([(ALL, optimize(plan))], streams, shards=1)
+    pipeline = lower(ALL, optimize(plan), streams, shards=1)
     sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
     run = LocalRun(RunningPipeline(pipeline), sources=sources)
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
