@@ -22,7 +22,7 @@ from strandline.runtime.kernels.variance import numbers, odd, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
-from strandline.runtime.state.segments import Segment, SortedLog, State
+from strandline.runtime.state.segments import HeldRows, SortedLog
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -74,14 +74,21 @@ class IncrementalAggregateOperator(Operator):
         self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
         self.counted = sorted(arguments)
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
-        self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
         self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
-        self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
-        self.restore(State())
+        key_types = {key: self.stored[key] for key in keys}
+        self.totals = HeldRows(key_types)
+        extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
+        interval = {FROM: pl.Int64(), UNTIL: pl.Int64()}
+        self.candidates = {
+            (function, name): HeldRows({**key_types, "@value": self.stored[name], **interval})
+            for function, name in sorted(extremes)
+        }
+        candidates = {f"{function}:{name}": held for (function, name), held in self.candidates.items()}
+        self.logs = {"valid": self.valid, "totals": self.totals, **candidates}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         if watermark.time <= self.watermark:
@@ -97,8 +104,8 @@ class IncrementalAggregateOperator(Operator):
     def _sweep(
         self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, watermark: Watermark
     ) -> Batch:
-        carried = self.totals
-        parts = [carried, ended, arrived, staying, *self.candidates.values()]
+        carried = self.totals.frame
+        parts = [carried, ended, arrived, staying, *(held.frame for held in self.candidates.values())]
         sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
         representative = None
@@ -240,7 +247,7 @@ class IncrementalAggregateOperator(Operator):
         function, name = side
         held, line = self.candidates[side], here.line
         fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
-        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
+        elements = pl.concat([held.frame.select(fresh.columns), fresh], rechunk=True)
         values = elements.get_column("@value")
         ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
@@ -258,7 +265,7 @@ class IncrementalAggregateOperator(Operator):
             times(elements, UNTIL),
             here.until,
         )
-        self.candidates[side] = gather(elements, keep)
+        held.frame = gather(elements, keep)
         extremes = highest[here.exists]
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 
@@ -305,36 +312,9 @@ class IncrementalAggregateOperator(Operator):
             columns += fold.columns(name, ends)
         if first is not None:
             columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
-        self.totals = pl.DataFrame(columns)
-
-    def _sides(self) -> list[tuple[str, str]]:
-        return sorted(
-            {(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME}
-        )
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
-        stored = state.segments.get("totals", [])
-        self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
-        for function, name in self._sides():
-            held = state.segments.get(f"{function}:{name}", [])
-            empty = (
-                {k: self.stored[k] for k in self.keys}
-                | {"@value": self.stored[name]}
-                | {FROM: pl.Int64, UNTIL: pl.Int64}
-            )
-            self.candidates[function, name] = held[0].frame if held else pl.DataFrame(schema=empty)
-
-    def save(self) -> State:
-        small = {f"{function}:{name}": frame for (function, name), frame in self.candidates.items()}
-        segments = {name: [Segment.of(f)] for name, f in small.items() if f.height}
-        if self.totals.height:
-            segments["totals"] = [Segment.of(self.totals)]
-        return State({"progress": self.watermark}, {"valid": self.valid.segments, **segments})
+        self.totals.frame = pl.DataFrame(columns)
 
 
-_EXTREME = ("min", "max")
 _NOBODY = np.zeros(0, np.int64)
 
 

@@ -11,7 +11,7 @@ from strandline.logical.plan import ChangeKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 
 class ChangeStreamOperator(Operator):
@@ -30,6 +30,7 @@ class ChangeStreamOperator(Operator):
         self.shape = frame_schema(schema)
         self.columns = [column.id for column in schema]
         self.ends = SortedLog(UNTIL)
+        self.logs = {"ends": self.ends}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = inputs[0].frame.select(list(self.shape))
@@ -52,9 +53,3 @@ class ChangeStreamOperator(Operator):
         payload = gather(events, representative[net.get_column("code").to_numpy()[rows]])
         at = times(net, "time")[rows]
         return Batch(payload).with_times(at, at + 1)
-
-    def restore(self, state: State) -> None:
-        self.ends = SortedLog(UNTIL, state.segments.get("ends", ()))
-
-    def save(self) -> State:
-        return State(segments={"ends": self.ends.segments})

@@ -16,7 +16,7 @@ from strandline.runtime.kernels.sweep import uncovered
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.state.segments import HashedLog, State, column
+from strandline.runtime.state.segments import HashedLog, column
 
 
 class DistinctOperator(Operator):
@@ -37,6 +37,7 @@ class DistinctOperator(Operator):
         self.columns = list(identity) or [column.id for column in schema]
         self.seen = HashedLog()
         self.later = ReorderOperator()
+        self.logs = {"seen": self.seen, **self.later.logs}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         fresh = self._uncovered(inputs[0].ordered().frame, watermark)
@@ -78,13 +79,6 @@ class DistinctOperator(Operator):
             same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
             np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
         return covered
-
-    def restore(self, state: State) -> None:
-        self.seen = HashedLog(state.segments.get("seen", ()))
-        self.later.restore(State(segments={"waiting": state.segments.get("waiting", [])}))
-
-    def save(self) -> State:
-        return State(segments={"seen": self.seen.segments, **self.later.save().segments})
 
 
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:

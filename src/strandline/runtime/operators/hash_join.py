@@ -14,7 +14,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, g
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_segment
+from strandline.runtime.state.segments import HASH, HashedLog, Segment, column, probe_segment
 
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
@@ -49,6 +49,7 @@ class HashJoinOperator(Operator):
         self.condition = condition
         self.output = (*left, *right)
         self.sides = (HashedLog(), HashedLog())
+        self.logs = dict(zip(("left", "right"), self.sides, strict=True))
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
@@ -118,13 +119,6 @@ class HashJoinOperator(Operator):
         if len(left) == 1 and is_bijective(pairs.schema[left[0]]) and is_bijective(pairs.schema[right[0]]):
             return pairs
         return pairs.filter(*(pl.col(one) == pl.col(two) for one, two in zip(left, right, strict=True)))
-
-    def restore(self, state: State) -> None:
-        self.sides = (HashedLog(state.segments.get("left", ())), HashedLog(state.segments.get("right", ())))
-
-    def save(self) -> State:
-        left, right = self.sides
-        return State(segments={"left": left.segments, "right": right.segments})
 
 
 def _payload(segment: Segment) -> pl.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.runtime.kernels.batch import FROM, Batch
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 
 class ReorderOperator(Operator):
@@ -20,6 +20,7 @@ class ReorderOperator(Operator):
 
     def __init__(self) -> None:
         self.waiting = SortedLog(FROM)
+        self.logs = {"waiting": self.waiting}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         released = [Batch(frame) for frame in self.waiting.take_before(watermark.time)]
@@ -27,9 +28,3 @@ class ReorderOperator(Operator):
         due = arrived.count_before(watermark.time)
         self.waiting.append(arrived.frame.slice(due))
         return Batch.concat([*released, arrived.slice(0, due)]).ordered()
-
-    def restore(self, state: State) -> None:
-        self.waiting = SortedLog(FROM, state.segments.get("waiting", ()))
-
-    def save(self) -> State:
-        return State(segments={"waiting": self.waiting.segments})

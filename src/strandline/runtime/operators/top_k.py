@@ -27,7 +27,7 @@ from strandline.runtime.kernels.intervals import window
 from strandline.runtime.kernels.ranking import order_levels
 from strandline.runtime.kernels.top_k import among_first, running_top
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 NO_LIMIT = 2**62
 
@@ -74,6 +74,7 @@ class TopKOperator(Operator):
         self.named = list(frame_schema(schema if rank_column is None else (*schema, rank_column)))
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
+        self.logs = {"valid": self.valid}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
@@ -94,7 +95,7 @@ class TopKOperator(Operator):
         useful[by_end] = self._among_first(elements, by_end, -elements.end[by_end], np.ones(len(by_end), np.bool_))
         old = int(np.searchsorted(goes_on, held))
         if old > 2 * int(useful[:held].sum()):
-            self.valid, held = SortedLog(UNTIL), 0
+            self.valid.segments, held = [], 0
         self.valid.append(elements.frame.slice(held).filter(pl.Series(useful[held:])))
 
     def _pieces(self, elements: _Elements) -> Batch:
@@ -151,13 +152,6 @@ class TopKOperator(Operator):
         if self.limit == NO_LIMIT:
             return np.ones(len(rows), np.bool_)
         return among_first(elements.group[rows], elements.level[rows], turn, stands, self.limit)
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
-
-    def save(self) -> State:
-        return State({"progress": self.watermark}, {"valid": self.valid.segments})
 
 
 class TopKPrefilterOperator(Operator):

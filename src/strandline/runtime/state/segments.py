@@ -102,19 +102,15 @@ class SortedLog:
     time; runs that have not are not even opened.
     """
 
-    def __init__(self, order: str, segments: Sequence[Segment] = ()) -> None:
+    def __init__(self, order: str) -> None:
         self.order = order
-        self.segments = list(segments)
+        self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame) -> None:
         """Add rows; those with equal times keep their order."""
         if not frame.height:
             return
-        due = times(frame, self.order)
-        if not is_sorted(due):
-            frame = gather(frame, np.argsort(due, kind="stable"))
-            due = times(frame, self.order)
-        self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
+        self.segments.append(self._run(frame))
         while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
             self._merge(window)
 
@@ -141,11 +137,29 @@ class SortedLog:
 
     def _merge(self, window: slice) -> None:
         parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
-        frame = pl.concat(parts, rechunk=True)
+        self.segments[window] = [self._run(pl.concat(parts, rechunk=True))]
+
+    def _run(self, frame: pl.DataFrame) -> Segment:
         due = times(frame, self.order)
-        frame = gather(frame, np.argsort(due, kind="stable"))
-        due = times(frame, self.order)
-        self.segments[window] = [Segment.of(frame, consumed=0, next=int(due[0]))]
+        if not is_sorted(due):
+            frame = gather(frame, np.argsort(due, kind="stable"))
+        return Segment.of(frame, consumed=0, next=int(due.min()))
+
+
+class HeldRows:
+    """Rows that every batch writes again as a whole: few, or all of them changed."""
+
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._empty = pl.DataFrame(schema=schema)
+        self.frame = self._empty
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [Segment.of(self.frame)] if self.frame.height else []
+
+    @segments.setter
+    def segments(self, segments: Sequence[Segment]) -> None:
+        self.frame = segments[0].frame if segments else self._empty
 
 
 class HashedLog:
@@ -155,8 +169,8 @@ class HashedLog:
     that can match, so a probe costs per match and per segment, not per stored row.
     """
 
-    def __init__(self, segments: Sequence[Segment] = ()) -> None:
-        self.segments = list(segments)
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
