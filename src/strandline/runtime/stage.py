@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import lru_cache, reduce
+from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -26,7 +27,6 @@ from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperato
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.sampling_rate import SamplingRateOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
 from strandline.runtime.operators.stateless import (
@@ -35,6 +35,7 @@ from strandline.runtime.operators.stateless import (
     InsertStreamOperator,
     ProjectOperator,
     RepeatOperator,
+    SamplingRateOperator,
     TimeWindowOperator,
     UnionAllOperator,
 )
@@ -160,10 +161,13 @@ class OperatorCounters:
     def __post_init__(self) -> None:
         self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
 
-    def add(self, other: OperatorCounters) -> None:
-        for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
-            mine[:] = map(add, mine, theirs)
-        self.seconds[:] = map(add, self.seconds, other.seconds)
+
+def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: OperatorCounters) -> None:
+    """Add the counters of a fragment in one task to those of its other tasks."""
+    if fragment in totals:
+        both = zip(astuple(totals[fragment]), astuple(counters), strict=True)
+        counters = OperatorCounters(*(list(map(add, mine, theirs)) for mine, theirs in both))
+    totals[fragment] = counters
 
 
 @dataclass(slots=True)
@@ -187,22 +191,13 @@ class StageOutput:
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of a fragment; stage 0 has no state."""
-        nothing = [0] * len(runner.operators)
+        states = states or [State()] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counts = OperatorCounters(
-            list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds)
-        )
-        self._count(fragment.id, counts)
+        add_counters(self.counts, fragment.id, OperatorCounters(runner.passed, rows, sizes, runner.seconds))
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
         """Record the cost of reading a source, as a fragment of one operator."""
-        self._count(f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
-
-    def _count(self, name: str, counts: OperatorCounters) -> None:
-        if name in self.counts:
-            self.counts[name].add(counts)
-        else:
-            self.counts[name] = counts
+        add_counters(self.counts, f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
 
     def send(self, shard: int, message: Message) -> None:
         self.by_shard.setdefault(shard, []).append(message)
@@ -238,17 +233,16 @@ def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> I
             for shard in range(shards):
                 yield shard, frame
         case "spread":
-            split_points = [frame.height * b // shards for b in range(shards + 1)]
-            for shard in range(shards):
-                if split_points[shard] < split_points[shard + 1]:
-                    yield shard, frame.slice(split_points[shard], split_points[shard + 1] - split_points[shard])
+            for shard, (begin, end) in enumerate(pairwise(frame.height * b // shards for b in range(shards + 1))):
+                if begin < end:
+                    yield shard, frame.slice(begin, end - begin)
         case "hash":
             target = (hash_rows(frame, route.keys) % np.uint64(shards)).astype(np.uint16)
             order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
             split_points = np.searchsorted(target[order], np.arange(shards + 1)).tolist()
-            for shard in range(shards):
-                if split_points[shard] < split_points[shard + 1]:
-                    yield shard, frame[order[split_points[shard] : split_points[shard + 1]]]
+            for shard, (begin, end) in enumerate(pairwise(split_points)):
+                if begin < end:
+                    yield shard, frame[order[begin:end]]
 
 
 def run_stage(

@@ -20,7 +20,7 @@ from strandline.functions.subexpressions import Parts
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
 from strandline.runtime.expressions import optimize as economy
 from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
-from strandline.runtime.expressions.granularity import granule
+from strandline.runtime.expressions.optimize import granule
 from strandline.runtime.kernels import distinct_values as telling_apart
 from strandline.runtime.kernels.distinct_values import different, runs
 

@@ -17,12 +17,15 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
+from strandline.core.temporal import DAY, MICROSECOND
 from strandline.core.types import BOOLEAN, VARCHAR, array_of
 from strandline.functions.costs import own_cost
+from strandline.functions.registry import declaration
 from strandline.functions.subexpressions import Part, Parts
 from strandline.logical.expressions import (
     Call,
     Case,
+    Cast,
     ColumnRef,
     Expression,
     Literal,
@@ -31,7 +34,6 @@ from strandline.logical.expressions import (
     conjuncts,
     rebuilt,
 )
-from strandline.runtime.expressions.granularity import granule
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.distinct_values import DistinctValues, different, runs
 
@@ -85,11 +87,6 @@ def short_circuit_and(predicate: Expression) -> Expression:
     if first is None or then is None:
         return predicate
     return Case(((first, then),), Literal(False, BOOLEAN), BOOLEAN)
-
-
-def computed(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> list[pl.Series]:
-    """The values of expressions over a frame. `plain` computes those for which there is no shorter way."""
-    return plain(*optimize(frame, expressions, plain))
 
 
 def _whole_cost(expression: Expression) -> int:
@@ -159,6 +156,32 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
     if (distinct_values := runs(keys)) is not None:
         return distinct_values
     return different(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
+
+
+def granule(expression: Expression) -> int:
+    """The length of the granules within which the expression is constant, if it reads one column of instants: what
+    asks for the hour has one value for all instants of an hour.
+
+    Law    where `granule(e)` is g, the value of e at an instant t is its value at any other t' with t // g = t' // g
+    """
+    match expression:
+        case ColumnRef():
+            return MICROSECOND
+        case Literal():
+            return DAY
+        case Call() if (declared := _declared_granularity(expression)) is not None:
+            return declared
+        case Cast(ColumnRef(_, source), target) if (source.name, target.name) == ("TIMESTAMP", "DATE"):
+            return DAY
+    return min((granule(child) for child in children(expression)), default=DAY)
+
+
+def _declared_granularity(call: Call) -> int | None:
+    """That of a function of the column itself; what is computed from the column has one of its own."""
+    if not all(isinstance(argument, ColumnRef | Literal) for argument in call.arguments):
+        return None
+    declared = declaration(call.function).granularity
+    return declared(call) if callable(declared) else declared
 
 
 # ---- once ------------------------------------------------------------------------------------------------------------
@@ -244,6 +267,6 @@ def _for_rows(frame: pl.DataFrame, taken: pl.Series, part: Part, plain: Compute)
         return None
     if not rows:
         return pl.repeat(None, frame.height, dtype=polars_type(part.expression.type), eager=True)
-    values = computed(frame.select(part.columns).filter(taken), [part.expression], plain)[0]
+    values = plain(*optimize(frame.select(part.columns).filter(taken), [part.expression], plain))[0]
     positions = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
     return values.gather(positions)
