@@ -139,10 +139,7 @@ def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States
     """The state after the batch before, which its record names; nothing before the first."""
     if batch == 0:
         return {}
-    recorded = job.records.newest(batch - 1, job.epoch)
-    if recorded is None:
-        raise damaged(job.records.directory / f"{batch - 1:09d}-*.json")
-    record, reference = recorded
+    record, reference = job.records.require(batch - 1, job.epoch)
     if shard not in record.state:
         raise damaged(job.records.path(reference))
     return store.read(*record.state[shard])

@@ -34,10 +34,6 @@ class DeliveredFile:
     def to_json(self) -> list[Any]:
         return [self.kind, self.owner, self.name, self.size, self.checksum, self.rows]
 
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> DeliveredFile:
-        return DeliveredFile(*data)
-
 
 @dataclass(slots=True)
 class CheckpointChain:
@@ -87,7 +83,7 @@ class CheckpointChain:
         """Write the record of a batch, the last act of it."""
         self.lease.check()
         before = self.before(batch)
-        count = self._delivered_before(before)
+        count = self.delivered_before(before)
         if self.delivered.count > count:  # the batch runs again
             self.delivered.cut(count)
         self.delivered.append([file.to_json() for file in files])
@@ -104,7 +100,7 @@ class CheckpointChain:
         )
         self.head, self.record = self.records.write(record, self.lease.epoch), record
 
-    def _delivered_before(self, before: RecordReference) -> int:
+    def delivered_before(self, before: RecordReference) -> int:
         """Number of files delivered before a batch."""
         if before.batch < 0:
             return 0

@@ -52,7 +52,11 @@ class SparkLog:
 
     def read_settings(self, batch: int) -> object:
         """The settings that Spark keeps with an offset, the same in all of them."""
-        return json.loads((self.offsets / str(batch)).read_text().splitlines()[1])["conf"]
+        path = self.offsets / str(batch)
+        try:
+            return json.loads(_read(path).splitlines()[1])["conf"]
+        except (ValueError, KeyError, TypeError, IndexError):
+            raise damaged(path) from None
 
     def check_commit(self, batch: int) -> None:
         path = self.commits / str(batch)

@@ -21,21 +21,14 @@ from typing import Any, Final
 import polars as pl
 import pyarrow as pa
 
-from strandline.core.durable import (
-    DocumentKind,
-    checksum_file,
-    read_document,
-    remove_temporary_files,
-    write_document,
-    write_file,
-)
+from strandline.core import durable
 from strandline.core.errors import damaged
 from strandline.runtime.exchange import to_table
 from strandline.runtime.state.segments import Segment, State, StateRows, States
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
-MANIFEST: Final = DocumentKind("state", 2)
+MANIFEST: Final = durable.DocumentKind("state", 2)
 _MANIFEST_NAME: Final = re.compile(r"v(\d{9})-(\d{6})\.json")
 _SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
 
@@ -96,7 +89,7 @@ class StateStore:
                 fragments[fragment].append({"numbers": state.numbers, "segments": groups})
         manifest = f"v{batch:09d}-{self.epoch:06d}.json"
         body = {"batch": batch, "fragments": fragments}
-        digest = write_document(self.directory / manifest, MANIFEST, body, sync=False)
+        digest = durable.write_document(self.directory / manifest, MANIFEST, body, sync=False)
         if batch % CLEAN_EVERY == 0:
             self._clean(batch)
         return StoredVersion(manifest, digest, (*written, manifest))
@@ -125,7 +118,7 @@ class StateStore:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=max(table.num_rows, 1))
         buffer = sink.getvalue()
-        write_file(self.directory / name, memoryview(buffer), sync=False)
+        durable.write_file(self.directory / name, memoryview(buffer), sync=False)
         rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
         # From now on the file is the rows: state may be larger than the memory of a worker.
         path, checksum = self.directory / name, rows.checksum
@@ -146,11 +139,11 @@ class StateStore:
             old_segment = segment is not None and int(segment[1]) <= oldest and name not in used
             if versions.get(name, oldest) < oldest or old_segment:
                 (self.directory / name).unlink(missing_ok=True)
-        remove_temporary_files(self.directory, names)
+        durable.remove_temporary_files(self.directory, names)
 
 
 def read_manifest(path: Path, digest: str | None = None) -> dict[str, Any]:
-    manifest: dict[str, Any] = read_document(path, MANIFEST, digest)
+    manifest: dict[str, Any] = durable.read_document(path, MANIFEST, digest)
     return manifest
 
 
@@ -168,7 +161,7 @@ def verify_version(directory: Path, manifest: str, digest: str) -> int:
     for entry in manifest_segments(read_manifest(directory / manifest, digest)):
         path = directory / entry["file"]
         try:
-            intact = path.stat().st_size == entry["size"] and checksum_file(path) == entry["checksum"]
+            intact = path.stat().st_size == entry["size"] and durable.checksum_file(path) == entry["checksum"]
         except OSError:
             intact = False
         if not intact:
