@@ -133,17 +133,14 @@ def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
 
 
 class LocalDriver(PipelineDriver):
-    """A thread that runs batch after batch, so that a query runs while its user does other things.
-
-    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
-    """
+    """A thread that runs batch after batch, so that a query runs while its user does other things."""
 
     def __init__(self, run: LocalRun) -> None:
+        super().__init__()
         self._run = run
         self._pipeline = run.pipeline
         self._failure: BaseException | None = None
         self._stop = threading.Event()
-        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
         self._thread.start()
 
@@ -166,11 +163,6 @@ class LocalDriver(PipelineDriver):
                 pipeline.release()
                 log_query_end(pipeline.name, self._failure, ended=pipeline.ended, last_batch=pipeline.last_batch)
                 self._over.set()
-
-    def await_end(self, timeout: float | None = None) -> bool:
-        over = self._over.wait(timeout)
-        self.check()
-        return over
 
     def check(self) -> None:
         if isinstance(self._failure, KeyboardInterrupt):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -54,11 +55,19 @@ FLOW: Final = "flow.json"  # the operators, for `strandline why` in another proc
 
 
 class PipelineDriver(ABC):
-    """What drives a running pipeline: Spark's query, or a thread of this process."""
+    """What drives a running pipeline: Spark's query, or a thread of this process.
 
-    @abstractmethod
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the queries fail. False if the time ran out."""
+        over = self._over.wait(timeout)
+        self.check()
+        return over
 
     @abstractmethod
     def check(self) -> None:

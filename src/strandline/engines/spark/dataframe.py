@@ -29,39 +29,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.connectors.sources.dataframe import ROWS
 from strandline.connectors.sources.journal import Journal
 from strandline.connectors.sources.parquet_runs import merged, write_runs
+from strandline.core import types
 from strandline.core.errors import CatalogError, SourceError, StrandlineError, damaged
-from strandline.core.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INT,
-    TIMESTAMP,
-    VARCHAR,
-    Type,
-    array_of,
-    decimal,
-)
 from strandline.engines.spark.failure import summary
 from strandline.engines.spark.launcher.session import is_broken_connection
 
 MOST_WAITING = 4_000_000  # unread rows in the journal; then Spark's next micro-batch waits
 _ENDING = ("availableNow", "once")  # triggers of queries that end by themselves
 
-_SIMPLE: Mapping[type[spark_types.DataType], Type] = {
-    spark_types.BooleanType: BOOLEAN,
-    spark_types.ByteType: INT,
-    spark_types.ShortType: INT,
-    spark_types.IntegerType: INT,
-    spark_types.LongType: BIGINT,
-    spark_types.FloatType: DOUBLE,
-    spark_types.DoubleType: DOUBLE,
-    spark_types.StringType: VARCHAR,
-    spark_types.CharType: VARCHAR,
-    spark_types.VarcharType: VARCHAR,
-    spark_types.DateType: DATE,
-    spark_types.TimestampType: TIMESTAMP,
-    spark_types.TimestampNTZType: TIMESTAMP,
+_SIMPLE: Mapping[type[spark_types.DataType], types.Type] = {
+    spark_types.BooleanType: types.BOOLEAN,
+    spark_types.ByteType: types.INT,
+    spark_types.ShortType: types.INT,
+    spark_types.IntegerType: types.INT,
+    spark_types.LongType: types.BIGINT,
+    spark_types.FloatType: types.DOUBLE,
+    spark_types.DoubleType: types.DOUBLE,
+    spark_types.StringType: types.VARCHAR,
+    spark_types.CharType: types.VARCHAR,
+    spark_types.VarcharType: types.VARCHAR,
+    spark_types.DateType: types.DATE,
+    spark_types.TimestampType: types.TIMESTAMP,
+    spark_types.TimestampNTZType: types.TIMESTAMP,
 }
 
 
@@ -77,9 +66,9 @@ def checked(name: str, frame: object) -> DataFrame:
     )
 
 
-def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
+def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, types.Type], ...]:
     """The columns of a DataFrame with the types that they have here."""
-    columns: dict[str, tuple[str, Type]] = {}
+    columns: dict[str, tuple[str, types.Type]] = {}
     for field in frame.schema.fields:
         if field.name.lower() in columns:
             raise CatalogError(
@@ -99,12 +88,12 @@ def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
     return tuple(columns.values())
 
 
-def _type(kind: spark_types.DataType) -> Type | None:
+def _type(kind: spark_types.DataType) -> types.Type | None:
     if isinstance(kind, spark_types.DecimalType):
-        return decimal(kind.precision, kind.scale) if kind.scale >= 0 else None
+        return types.decimal(kind.precision, kind.scale) if kind.scale >= 0 else None
     if isinstance(kind, spark_types.ArrayType):
         element = _type(kind.elementType)
-        return array_of(element) if element is not None and element.element is None else None
+        return types.array_of(element) if element is not None and element.element is None else None
     return _SIMPLE.get(type(kind))
 
 
@@ -115,7 +104,7 @@ class FrameFeed:
         self,
         name: str,
         frame: DataFrame,
-        columns: Sequence[tuple[str, Type]],
+        columns: Sequence[tuple[str, types.Type]],
         time: str | None,
         trigger: Mapping[str, Any],
         log_file: Callable[[], Path | None],

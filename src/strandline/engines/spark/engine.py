@@ -40,14 +40,14 @@ class SparkEngine(Engine):
         self._shipped = False
         self._runs: WeakSet[SparkRun] = WeakSet()
 
-    def session(self, note: Note | None = None) -> tuple[SparkSession, str | None]:
+    def session(self, note: Note = lambda phase: None) -> tuple[SparkSession, str | None]:
         """The session that queries run on; one of ours that was lost is started again."""
         if self._given is not None:
             return self._given, None
         with self._starting:
             if (lost := self.lost()) is not None:
                 log_event(SPARK, WARNING, "spark lost", code=lost.code, message=lost.message, next="start again")
-                self._end_session()
+                self.close()
             if self._session is None:
                 from strandline.engines.spark.launcher.session import start
 
@@ -123,9 +123,6 @@ class SparkEngine(Engine):
         return self._session.log_file if self._session is not None else None
 
     def close(self) -> None:
-        self._end_session()
-
-    def _end_session(self) -> None:
         if self._session is not None:
             self._session.stop(hung=any(run.hung for run in self._runs))
             self._session = None

@@ -6,7 +6,7 @@ Needs nothing but the files: the directories of results are in `outputs.json`, r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -113,23 +113,20 @@ def _read_records(links: ChainLinks, problems: Problems) -> dict[int, BatchRecor
 
 
 def check_sources(path: Path, offset: PipelineOffset, problems: Problems) -> None:
-    """Check that the logs of the sources up to an offset are intact."""
+    """Check that the logs of the sources up to an offset are intact; needs only files, not the declarations."""
     for name, position in offset.positions.items():
-        for check in _log_checks(source_directory(path, name), position.at, position.seal):
-            with problems.collected():
-                check()
-
-
-def _log_checks(directory: Path, position: int, seal: str) -> Iterator[Callable[[], None]]:
-    """Checks of the log of a source that need only its files, not its declaration."""
-    if seal and not (directory / "offsets.json").exists():
-        yield lambda: ChainedLog(directory / "units.log").verify(position, seal)
-    if seal and (directory / "offsets.json").exists():
-        yield lambda: OffsetLog(directory).verify(position, seal)
-    if (directory / "received").is_dir():
-        yield lambda: ReceivedLog(directory / "received").check(position)
-    if (directory / "rows").is_dir():
-        yield lambda: Journal(directory / "rows", forgetful=True).verify(position)
+        directory = source_directory(path, name)
+        with problems.collected():
+            if position.seal:
+                of_topic = (directory / "offsets.json").exists()
+                log = OffsetLog(directory) if of_topic else ChainedLog(directory / "units.log")
+                log.verify(position.at, position.seal)
+        with problems.collected():
+            if (directory / "received").is_dir():
+                ReceivedLog(directory / "received").check(position.at)
+        with problems.collected():
+            if (directory / "rows").is_dir():
+                Journal(directory / "rows", forgetful=True).verify(position.at)
 
 
 def _check_delivered(path: Path, record: BatchRecord, outputs: OutputDirectories, problems: Problems) -> None:

@@ -22,11 +22,10 @@ from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import SPARK
 from strandline.engines.spark.launcher import zygote
-from strandline.engines.spark.launcher.archive import archive_options
 from strandline.engines.spark.launcher.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
 from strandline.engines.spark.launcher.java import VECTOR_MODULE, Java
 from strandline.engines.spark.launcher.scratch import Scratch
-from strandline.engines.spark.launcher.settings import is_local, java_options, nameless
+from strandline.engines.spark.launcher.settings import archive_options, is_local, java_options, nameless
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -122,10 +121,6 @@ class Jvm:
         port, length = struct.unpack(">ii", content[:8])
         return port, content[8 : 8 + length].decode()
 
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
     def lost(self, after_error: bool = False) -> StrandlineError | None:
         """The error of queries whose JVM has ended; None while it lives.
 
@@ -142,7 +137,7 @@ class Jvm:
 
         With `hung` it is killed without a request to end.
         """
-        if spark is not None and self._gateway is not None and self.is_alive and not hung:
+        if spark is not None and self._gateway is not None and self._process.poll() is None and not hung:
             # A JVM that dies under our hands has stopped as well.
             hung = not finishes_within(self._patience(_STOP_SECONDS), spark.stop)
         if hung:

@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.log import INFO, SPARK, log_event
-from strandline.engines.spark.launcher.archive import archive_file
 from strandline.engines.spark.launcher.java import Java, find_java
 from strandline.engines.spark.launcher.jvm import Jvm, not_started, pyspark_directory
 from strandline.engines.spark.launcher.scratch import Scratch
-from strandline.engines.spark.launcher.settings import resolve, settings_for
+from strandline.engines.spark.launcher.settings import archive_file, resolve, settings_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,28 +77,18 @@ def start(
     config: Mapping[str, str] | None = None,
     log_directory: Path | None = None,
     warm: bool = True,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda phase: None,
+    archive: Path | None = None,
 ) -> EmbeddedSpark:
     """Start Spark on `master` (the cores of this machine by default); `config` overrides every setting.
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM
     outlives neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
-    background. `note` receives the present phase.
+    background. `note` receives the present phase. The JVM writes its classes to `archive` when it ends.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
     script and is not read.
     """
-    return _start(master, config or {}, log_directory, warm, None, note or (lambda phase: None))
-
-
-def _start(
-    master: str | None,
-    config: Mapping[str, str],
-    log_directory: Path | None,
-    warm: bool,
-    archive: Path | None,
-    note: Callable[[str], None],
-) -> EmbeddedSpark:
     note("looking for Java")
     pyspark = pyspark_directory()
     _refuse_second_session()
@@ -109,7 +98,7 @@ def _start(
     scratch = Scratch(log_directory)
     jvm = None
     try:
-        settings = settings_for(master, config, scratch)
+        settings = settings_for(master, config or {}, scratch)
         jvm = Jvm(java, pyspark, master, settings, scratch, archive)
         session = EmbeddedSpark(jvm.connect(), java, jvm, warm)
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
@@ -212,7 +201,7 @@ def build_archive() -> Path:
     target = archive_file(java, pyspark_directory())
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
-    with _start(None, {}, None, False, fresh, lambda phase: None) as session:
+    with start(warm=False, archive=fresh) as session:
         first_job(session.spark).collect()
         _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
     if not fresh.exists():
