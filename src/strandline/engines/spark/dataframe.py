@@ -15,7 +15,9 @@ import contextlib
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -97,24 +99,16 @@ def _type(kind: spark_types.DataType) -> types.Type | None:
     return _SIMPLE.get(type(kind))
 
 
+@dataclass(eq=False)
 class FrameFeed:
     """A DataFrame that waits for queries. Each pipeline that reads it computes it for itself, as with every source."""
 
-    def __init__(
-        self,
-        name: str,
-        frame: DataFrame,
-        columns: Sequence[tuple[str, types.Type]],
-        time: str | None,
-        trigger: Mapping[str, Any],
-        log_file: Callable[[], Path | None],
-    ) -> None:
-        self.name = name
-        self.frame = frame
-        self.columns = tuple(columns)
-        self.time = time
-        self.trigger = dict(trigger)
-        self.log_file = log_file
+    name: str
+    frame: DataFrame
+    columns: tuple[tuple[str, types.Type], ...]
+    time: str | None
+    trigger: Mapping[str, Any]
+    log_file: Callable[[], Path | None]
 
     def __reduce__(self) -> tuple[object, ...]:
         # A worker gets the stream without it: there is no DataFrame there.
@@ -148,7 +142,7 @@ def _nothing() -> None:
     return None
 
 
-class Feeder:
+class Feeder(ABC):
     """Writes the micro-batches of a DataFrame into the journal of one pipeline."""
 
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
@@ -214,8 +208,9 @@ class Feeder:
             self._position = position
             self._read.notify_all()
 
+    @abstractmethod
     def check(self) -> None:
-        raise AssertionError("subclasses define the failure")
+        """Raise what made the DataFrame fail, if something did."""
 
     def stop(self) -> None:
         with self._read:
