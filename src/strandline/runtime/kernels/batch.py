@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.core.temporal import Instant
 from strandline.core.types import Schema
 from strandline.runtime.kernels.columns import polars_type
 
@@ -54,9 +53,6 @@ class Batch:
             return batches[0]
         return Batch(pl.concat([b.frame for b in batches], how="vertical", rechunk=True))
 
-    def slice(self, offset: int, length: int | None = None) -> Batch:
-        return Batch(self.frame.slice(offset, length))
-
     def take(self, rows: Index) -> Batch:
         return Batch(gather(self.frame, rows))
 
@@ -72,10 +68,6 @@ class Batch:
         if is_sorted(start):
             return self
         return self.take(np.argsort(start, kind="stable"))
-
-    def count_before(self, until: Instant) -> int:
-        """Number of elements of an ordered batch that start before `until`."""
-        return int(np.searchsorted(self.start, until, side="left"))
 
 
 def times(frame: pl.DataFrame, column: str) -> Times:

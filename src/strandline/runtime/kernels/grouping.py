@@ -117,6 +117,13 @@ def _encode(column: pl.Series) -> Index:
     return codes
 
 
+def in_groups(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Index]:
+    """The rows group by group, in their order within a group; and the code of each."""
+    codes, _ = group_codes(frame, keys)
+    order = group_order(codes)
+    return frame[order], codes[order]
+
+
 def group_order(codes: Index) -> Index:
     """The order of rows by code; rows of one code keep their order."""
     small = len(codes) and int(codes.max()) < 2**16

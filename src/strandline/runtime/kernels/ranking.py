@@ -46,7 +46,7 @@ class RankOrder:
         elif self.dtype == pl.Boolean:
             values = pl.Series(safe != 0)
         else:
-            values = pl.Series(safe).cast(self.dtype) if self.dtype.is_integer() else _from_physical(safe, self.dtype)
+            values = pl.Series(safe).cast(pl.Int32 if self.dtype == pl.Date else pl.Int64).cast(self.dtype)
         return pl.select(pl.when(pl.Series(present)).then(values)).to_series()
 
 
@@ -99,7 +99,3 @@ def _list_ranks(column: pl.Series) -> Index:
     )
     texts = pl.Series(packed, dtype=pl.Binary)
     return _among(texts.unique().sort(), texts)
-
-
-def _from_physical(values: Index, dtype: pl.DataType) -> pl.Series:
-    return pl.Series(values).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)

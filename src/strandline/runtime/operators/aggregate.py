@@ -377,20 +377,11 @@ class _Events:
     def member_events(self, line: Timeline, held: Index) -> MemberEvents:
         """The same as member events; the elements are those that end, those that stay, those that arrive."""
         entering, leaving = len(self.entering[0]), len(self.leaving[0])
-        no_element = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
+        carried, origin = (np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin))
         arrived = len(held) + np.arange(entering)
-        over = arrived[self.over]
-        elements = [no_element[0], arrived, np.arange(leaving), over, no_element[1]]
-        changes = [
-            no_element[0],
-            np.ones(entering, np.int64),
-            np.full(leaving, -1),
-            np.full(len(over), -1),
-            no_element[1],
-        ]
-        return MemberEvents(
-            line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held
-        )
+        elements = np.concatenate([carried, arrived, np.arange(leaving), arrived[self.over], origin])
+        changes = self.changes(carried, np.ones(entering, np.int64), np.ones(leaving, np.int64))
+        return MemberEvents(line.by_time, line.codes, line.run_of, elements, changes, held)
 
     def updates(
         self, line: Timeline, kept: Index, entering: Index, leaving: Index

@@ -9,7 +9,7 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
@@ -47,9 +47,7 @@ class CountWindowOperator(Operator):
         if not rows.height:
             return Batch(rows.drop(INDEX))
         # Rows of a partition are contiguous, in order: those in state come first, and are older than the arrivals.
-        codes, _ = group_codes(rows, self.partition)
-        order = group_order(codes)
-        rows, codes = gather(rows, order), codes[order]
+        rows, codes = in_groups(rows, self.partition)
         index, first, count = self._numbered(rows, codes)
         time = times(rows, FROM)
         start, seen = _time_of(_up(index, self.slide), index, first, count, time)

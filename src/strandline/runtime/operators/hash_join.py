@@ -14,10 +14,8 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, g
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HASH, HashedLog, Segment, column, probe_segment
+from strandline.runtime.state.segments import HASH, PAIRS_AT_ONCE, HashedLog, Segment, column, probe_segment
 
-# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
-PAIRS_AT_ONCE = 2_000_000
 # Segments of this many rows are probed in any order. In a larger one a probe may miss the cache, unless the one before
 # it was nearby: then it pays to sort the probes.
 WITHIN_CACHE = 2**16
@@ -77,7 +75,7 @@ class HashJoinOperator(Operator):
         pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
         size = 0
         for other in others:
-            for rows, other_rows in probe_segment(other, hashes, PAIRS_AT_ONCE):
+            for rows, other_rows in probe_segment(other, hashes):
                 start, end, meet = intersect(
                     column(mine, FROM)[rows],
                     column(mine, UNTIL)[rows],

@@ -16,7 +16,7 @@ from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
 from strandline.runtime.operators.base import Operator, Stateful, Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE, HashJoinOperator
+from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 
 # The numbers of the elements of either side; they are columns of the pairs that the join below finds.
@@ -152,7 +152,7 @@ class UnmatchedTracker(Stateful):
         if woken:
             mine = pl.concat(woken).get_column(self.number)
             hashes = np.sort(hash_column(mine))
-            for segment, _, rows in self.covers.probe(hashes, PAIRS_AT_ONCE):
+            for segment, _, rows in self.covers.probe(hashes):
                 part = gather(segment.frame, rows)
                 intervals.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
         number, start, end = (np.concatenate(parts) for parts in zip(*intervals, strict=True))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from strandline.runtime.kernels.batch import FROM, Batch
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
@@ -23,8 +25,8 @@ class ReorderOperator(Operator):
         self.logs = {"waiting": self.waiting}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        released = [Batch(frame) for frame in self.waiting.take_before(watermark.time)]
+        released = self.waiting.take_before(watermark.time)
         arrived = inputs[0].ordered()
-        due = arrived.count_before(watermark.time)
+        due = int(np.searchsorted(arrived.start, watermark.time))
         self.waiting.append(arrived.frame.slice(due))
-        return Batch.concat([*released, arrived.slice(0, due)]).ordered()
+        return Batch.concat([Batch(frame) for frame in (*released, arrived.frame.head(due))]).ordered()

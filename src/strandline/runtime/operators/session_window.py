@@ -7,8 +7,8 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, times
+from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
 
@@ -40,9 +40,7 @@ class SessionWindowOperator(Operator):
         if not rows.height:
             return Batch(rows)
         # Rows of a partition are contiguous, in order of time: those in state are older than the arrivals.
-        codes, _ = group_codes(rows, self.partition)
-        order = group_order(codes)
-        rows, codes = gather(rows, order), codes[order]
+        rows, codes = in_groups(rows, self.partition)
         time = times(rows, FROM)
         begins = np.concatenate(([True], (codes[1:] != codes[:-1]) | (time[1:] - time[:-1] >= self.gap_us)))
         session = np.cumsum(begins) - 1

@@ -90,7 +90,7 @@ class TopKOperator(Operator):
     def _keep(self, elements: _Elements, held: int) -> None:
         """Retain the elements that may still enter the top k."""
         goes_on = np.flatnonzero(elements.end >= self.watermark)
-        by_end = goes_on[_descending(elements.end[goes_on])]
+        by_end = goes_on[np.argsort(elements.end[goes_on], kind="stable")[::-1]]  # the last to end first
         useful = np.zeros(len(elements.end), np.bool_)
         useful[by_end] = self._among_first(elements, by_end, -elements.end[by_end], np.ones(len(by_end), np.bool_))
         old = int(np.searchsorted(goes_on, held))
@@ -189,10 +189,6 @@ def _by_group(group: Index, values: Times | Index) -> Index:
         return group_order(group)
     by_value = np.argsort(values, kind="stable")
     return by_value[group_order(group[by_value])]
-
-
-def _descending(values: Times) -> Index:
-    return np.argsort(values, kind="stable")[::-1]
 
 
 def _same_level(differs: Mask) -> tuple[Index, Index]:

@@ -22,6 +22,8 @@ from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.probing import matches
 
 HASH = "@hash"
+# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
+PAIRS_AT_ONCE = 2_000_000
 
 
 class StateRows:
@@ -187,7 +189,7 @@ class HashedLog:
         """Drop the segments whose last element has expired."""
         self.segments = [s for s in self.segments if s.facts["until"] > now]
 
-    def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
+    def probe(self, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
         `hashes` should be sorted: then the probes walk through the tables in order, which is good for the cache.
@@ -217,7 +219,7 @@ def column(segment: Segment, name: str) -> Times:
     return values
 
 
-def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
+def probe_segment(segment: Segment, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Index, Index]]:
     """The pairs with equal hashes of `hashes` and one segment."""
     if not segment.rows or not len(hashes):
         return
