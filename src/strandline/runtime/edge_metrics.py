@@ -62,6 +62,11 @@ class Lengths:
     count: int = 0
     total: float = 0.0  # microseconds
 
+    @staticmethod
+    def of(start: Times, end: Times) -> Lengths:
+        lasting = (end - start)[end < FOREVER]
+        return Lengths(len(lasting), float(lasting.sum(dtype=np.float64)))
+
     def merged(self, other: Lengths) -> Lengths:
         return Lengths(self.count + other.count, self.total + other.total)
 
@@ -103,18 +108,13 @@ class EdgeMetrics:
     @staticmethod
     def of(frame: pl.DataFrame, requested_metrics: MetricSet) -> EdgeMetrics:
         start, end = times(frame, FROM), times(frame, UNTIL)
-        metrics = EdgeMetrics()
-        if STARTS in requested_metrics:
-            metrics = replace(metrics, starts=Starts(len(start), int(start.min()), int(start.max())))
-        if LENGTHS in requested_metrics:
-            lasting = (end - start)[end < FOREVER]
-            metrics = replace(metrics, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
-        if GRANULES in requested_metrics:
-            metrics = replace(metrics, granules=Granules.of(start, end))
-        if VALUES in requested_metrics:
-            payload = [name for name in frame.columns if not name.startswith("@")]
-            metrics = replace(metrics, values={name: Sketch.of(frame.get_column(name)) for name in payload})
-        return metrics
+        payload = (column for column in frame.get_columns() if not column.name.startswith("@"))
+        return EdgeMetrics(
+            Starts(len(start), int(start.min()), int(start.max())) if STARTS in requested_metrics else None,
+            Lengths.of(start, end) if LENGTHS in requested_metrics else None,
+            Granules.of(start, end) if GRANULES in requested_metrics else None,
+            {column.name: Sketch.of(column) for column in payload} if VALUES in requested_metrics else None,
+        )
 
     def merged(self, other: EdgeMetrics) -> EdgeMetrics:
         return EdgeMetrics(

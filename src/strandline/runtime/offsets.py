@@ -99,18 +99,13 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InputSplit:
-    """Input split: what one task reads of a source, from `start` to `end`, of a batch that begins at `begin`."""
+    """Input split: what one task reads of a source, from `start` to `end`, of a batch from `begin` to an offset."""
 
     stream: str
-    number: int
     begin: int
     start: int
     end: int
-    idle: bool
-    ended: bool
-    arrived: Instant = 0
-    sampling_rates: SamplingRates = ()
-    requested_metrics: MetricSet = ()
+    after: SourceOffset
 
 
 def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
@@ -118,9 +113,8 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
     splits: list[InputSplit] = []
     for stream, end in after.items():
         begin = before[stream].at
-        for number, (start, stop) in enumerate(pairwise([begin, *end.split_points, end.at])):
-            about = (end.idle, end.ended, end.arrived, end.sampling_rates, end.requested_metrics)
-            splits.append(InputSplit(stream, number, begin, start, stop, *about))
+        for start, stop in pairwise([begin, *end.split_points, end.at]):
+            splits.append(InputSplit(stream, begin, start, stop, end))
     return splits
 
 

@@ -56,14 +56,8 @@ class StateStore:
     def read(self, manifest: str, digest: str) -> States:
         """A version of the state, which must be the one that the batch record means."""
         body = read_manifest(self.directory / manifest, digest)
-        states: States = {}
-        live: set[tuple[str, int]] = set()
-        for fragment, operators in body["fragments"].items():
-            states[fragment] = []
-            for entry in operators:
-                segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
-                states[fragment].append(State(dict(entry["numbers"]), segments))
-                live |= {self._key(e) for group in entry["segments"].values() for e in group}
+        states = {name: [self._state(entry) for entry in operators] for name, operators in body["fragments"].items()}
+        live = {self._key(entry) for entry in manifest_segments(body)}
         own = str(self.directory) + os.sep
         for key in [k for k in _opened if k[0].startswith(own) and k not in live]:
             del _opened[key]
@@ -73,20 +67,21 @@ class StateStore:
         """Write version `batch`. Nothing is synced here: the driver syncs all shards together."""
         self.directory.mkdir(parents=True, exist_ok=True)
         written: list[str] = []
+
+        def entry(segment: Segment) -> dict[str, Any]:
+            rows = segment.stored
+            if rows.name is None:
+                written.append(f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow")
+                self._write_rows(rows, written[-1])
+            stored = {"file": rows.name, "rows": rows.count, "size": rows.size, "checksum": rows.checksum}
+            return {**stored, "facts": dict(segment.facts)}
+
         fragments: dict[str, list[dict[str, Any]]] = {}
         for fragment, operators in states.items():
             fragments[fragment] = []
             for state in operators:
-                groups: dict[str, list[dict[str, Any]]] = {}
-                for name, segments in state.segments.items():
-                    groups[name] = []
-                    for segment in segments:
-                        if segment.stored.name is None:
-                            file = f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow"
-                            self._write_rows(segment.stored, file)
-                            written.append(file)
-                        groups[name].append(_entry(segment))
-                fragments[fragment].append({"numbers": state.numbers, "segments": groups})
+                segments = {name: [entry(segment) for segment in group] for name, group in state.segments.items()}
+                fragments[fragment].append({"numbers": state.numbers, "segments": segments})
         manifest = f"v{batch:09d}-{self.epoch:06d}.json"
         body = {"batch": batch, "fragments": fragments}
         digest = durable.write_document(self.directory / manifest, MANIFEST, body, sync=False)
@@ -96,6 +91,10 @@ class StateStore:
 
     def _key(self, entry: dict[str, Any]) -> tuple[str, int]:
         return str(self.directory / entry["file"]), entry["checksum"]
+
+    def _state(self, entry: dict[str, Any]) -> State:
+        segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
+        return State(dict(entry["numbers"]), segments)
 
     def _segment(self, entry: dict[str, Any]) -> Segment:
         key = self._key(entry)
@@ -168,17 +167,6 @@ def verify_version(directory: Path, manifest: str, digest: str) -> int:
             raise damaged(path)
         size += entry["size"]
     return size
-
-
-def _entry(segment: Segment) -> dict[str, Any]:
-    stored = segment.stored
-    return {
-        "file": stored.name,
-        "rows": stored.count,
-        "size": stored.size,
-        "checksum": stored.checksum,
-        "facts": dict(segment.facts),
-    }
 
 
 def _open(path: Path, checksum: int) -> pl.DataFrame:

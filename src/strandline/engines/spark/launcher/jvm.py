@@ -76,16 +76,11 @@ class Jvm:
             "SPARK_HOME": str(scratch.home(pyspark) if is_local(master) else pyspark),
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
         }
-        with scratch.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [command[0], *options, *command[1:]],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-        self._zygote = _start_zygote(scratch, environment) if is_local(master) else None
+        self._process = _spawn([command[0], *options, *command[1:]], environment, scratch)
+        self._zygote: subprocess.Popen[bytes] | None = None
+        if is_local(master):  # planning processes are forked from it
+            own = [sys.executable, "-P", "-m", zygote.__name__, zygote.address(str(scratch.directory))]
+            self._zygote = _spawn(own, {**environment, **THREAD_LIMITS}, scratch)
 
     def connect(self) -> SparkSession:
         """Wait for the gateway and let PySpark make its session through it."""
@@ -166,16 +161,11 @@ class Jvm:
         return seconds if is_local(self._master) else _CLUSTER_SECONDS
 
 
-def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """The process from which planning processes are forked; it ends with its standard input, as the JVM does."""
+def _spawn(command: list[str], environment: Mapping[str, str], scratch: Scratch) -> subprocess.Popen[bytes]:
+    """A process that writes to the log of the session and ends with its standard input."""
     with scratch.log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", zygote.__name__, zygote.address(str(scratch.directory))],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env={**environment, **THREAD_LIMITS},
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
         )
 
 
