@@ -27,10 +27,6 @@ from strandline.planner.cardinality import (
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node
 
-COALESCED_FRACTION = (
-    0.5  # the share of intervals that a coalesce merges with the one before, where nothing is known of the values
-)
-
 
 @dataclass(frozen=True, slots=True)
 class PhysicalProfile:

@@ -28,7 +28,7 @@ from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
-from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
+from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.stateless import (
     AlignTimeOperator,
     FilterOperator,
@@ -86,8 +86,6 @@ def operator_for(node: Node) -> Operator:
             return UnionAllOperator(columns)
         case physical.Repeat(copies, _):
             return RepeatOperator(copies)
-        case physical.Coalesce(source):
-            return CoalesceOperator(physical.schema(source))
         case physical.SamplingRate(column, query, windows, _):
             return SamplingRateOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):

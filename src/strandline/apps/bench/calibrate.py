@@ -201,14 +201,7 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
         query = query.replace(f"{{{key}}}", text)
     streams = setting.streams
     plan = optimize(bound(query, streams), statistics_of(streams))
-    pipeline = choose([(name, plan)], [made.stream for made in streams], 1)
-    return _coalesced(pipeline) if name == "count" else pipeline
-
-
-def _coalesced(pipeline: Pipeline) -> Pipeline:
-    """The same with a coalesce at the end, which no query has."""
-    *others, last = pipeline.fragments
-    return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
+    return choose([(name, plan)], [made.stream for made in streams], 1)
 
 
 def _reading() -> Iterator[Sample]:

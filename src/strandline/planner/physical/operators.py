@@ -48,7 +48,6 @@ from strandline.planner.cost import (
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical_cardinality import (
-    COALESCED_FRACTION,
     PhysicalProfile,
     both_sides,
     in_skyband,
@@ -108,8 +107,6 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):
             return f"Repeat {show_expression(copies)} times"
-        case physical.Coalesce():
-            return "Coalesce"
         case physical.Split(length_us, _, _):
             return f"Split into {show_duration(length_us)}"
         case physical.SamplingRate(column, _, windows, _):
@@ -167,9 +164,6 @@ def estimate_output(node: Node, known: Mapping[Node, PhysicalProfile], batch: fl
             return replace(first, stream=both, cut=all(item.cut for item in below))
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * mean_copies(copies, source, known)))
-        case physical.Coalesce():
-            rate = stream.rate * (1 - COALESCED_FRACTION)
-            return first.after(replace(stream, rate=rate, length=stream.valid / rate if rate else stream.length))
         case physical.Split(length_us, _, _):
             pieces = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * pieces, length=stream.length / pieces))
@@ -201,7 +195,6 @@ def estimate_state(node: Node, known: Mapping[Node, PhysicalProfile], batch: flo
             | physical.InsertStream()
             | physical.UnionAll()
             | physical.TopKPrefilter()
-            | physical.Coalesce()
             | physical.SamplingRate()
         ):
             pass  # they keep nothing

@@ -222,14 +222,6 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
-class Coalesce:
-    """Merge adjacent intervals of equal payload."""
-
-    tag: ClassVar[str] = "Coalesce"
-    source: Node
-
-
-@dataclass(frozen=True, slots=True)
 class Split:
     """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds."""
 
@@ -286,7 +278,6 @@ Node: TypeAlias = (
     | FirstOccurrence
     | UnionAll
     | Repeat
-    | Coalesce
     | Split
     | SamplingRate
     | Exchange

@@ -1,4 +1,4 @@
-"""Split and coalesce: the same snapshots with more or with fewer cuts."""
+"""Split: the same snapshots with more cuts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,10 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import FOREVER
-from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import FROM, Batch, gather
-from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.intervals import expand
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
-
-
-class CoalesceOperator(Operator):
-    """Coalesce adjacent intervals of equal payload.
-
-    Law    snapshot(out, t) = snapshot(in, t)
-    Emits  adjacent intervals of a slice as one; intervals of the next slice are separate
-
-        in    a [==)[===)      out   a [======)
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self.columns = [column.id for column in schema]
-
-    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns))
 
 
 class SplitOperator(Operator):
