@@ -69,8 +69,10 @@ def ingest(
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 status = replace(status, rejected=status.rejected + chunk.rejected.height)
             if chunk.rows.height:
-                timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
-                status = _accept(stream, timed, status, floor, fragments, dict(sampling_rates), out)
+                if stream.time_column is None:  # then rows have the time of their batch, which is part of the offsets
+                    arrived = pl.lit(piece.after.arrived, pl.Int64).alias(FROM)
+                    chunk = replace(chunk, rows=chunk.rows.with_columns(arrived))
+                status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
             floor = max(floor, chunk.promise)
             began = working_seconds()
     status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.after.requested_metrics)
@@ -78,11 +80,6 @@ def ingest(
         out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
     out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))
     return status
-
-
-def _at_arrival(chunk: Chunk, piece: InputSplit) -> Chunk:
-    """Stamp rows without a time column with the time of their batch, which is part of the offsets."""
-    return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.after.arrived, pl.Int64).alias(FROM)))
 
 
 def _accept(

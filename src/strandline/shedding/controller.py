@@ -124,8 +124,8 @@ class SheddingController:
             return
         then, rows_then, waiting_then = self._looked
         fade = math.exp((then - now) / RATE_AVERAGING_S)
-        for stream, is_too_early in waiting.items():
-            came = rows.get(stream, 0) - rows_then.get(stream, 0) + is_too_early - waiting_then.get(stream, 0)
+        for stream, count in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + count - waiting_then.get(stream, 0)
             rate = max(came, 0) / (now - then)
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 

@@ -96,8 +96,8 @@ class GroupMembers:
         numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
         below, above = numbers[low[nonempty]], numbers[high[nonempty]]
         with np.errstate(invalid="ignore", over="ignore"):
-            sampling_rate = (position - lower)[nonempty]
-            result = np.where(below == above, below, below + sampling_rate * (above - below))
+            fraction = (position - lower)[nonempty]
+            result = np.where(below == above, below, below + fraction * (above - below))
         return _spread(pl.Series(result), nonempty[exists])
 
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
@@ -110,7 +111,7 @@ class TopKOperator(Operator):
         updates[group[(start > elements.start.min(initial=self.watermark)) | ~stays[rows]]] = True
         still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
         moving = elements.take(rows[~still])
-        who, rank, begin, end = self._swept(moving)
+        who, rank, begin, end = (np.ascontiguousarray(column) for column in self._swept(moving).T)
         calm = gather(elements.frame, rows[still & (start < self.watermark)])
         calm = (
             Batch(calm).with_times(start[still & (start < self.watermark)], np.full(calm.height, self.watermark)).frame
@@ -120,7 +121,7 @@ class TopKOperator(Operator):
             return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
         return Batch(pl.concat([calm, swept]))
 
-    def _swept(self, elements: _Elements) -> tuple[Index, Index, Times, Times]:
+    def _swept(self, elements: _Elements) -> npt.NDArray[np.int64]:
         leaves = np.flatnonzero(elements.end < self.watermark)
         element = np.concatenate([np.arange(len(elements.start)), leaves])
         time = np.concatenate([elements.start, elements.end[leaves]])

@@ -26,26 +26,17 @@ HASH = "@hash"
 PAIRS_AT_ONCE = 2_000_000
 
 
+@dataclass(slots=True, eq=False)
 class StateRows:
     """Immutable rows: in memory, or in a file that is opened on access."""
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        frame: pl.DataFrame | None = None,
-        load: Callable[[], pl.DataFrame] | None = None,
-        name: str | None = None,
-        size: int = 0,
-        checksum: int = 0,
-    ) -> None:
-        self.count = count
-        self.name = name  # the file that holds them, None until they are stored
-        self.checksum = checksum
-        self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
-        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as they are
-        self._frame = frame
-        self._load = load
+    count: int
+    size: int
+    _frame: pl.DataFrame | None = None
+    _load: Callable[[], pl.DataFrame] | None = None
+    name: str | None = None  # the file that holds them, None until they are stored
+    checksum: int = 0
+    derived: dict[str, Any] = field(default_factory=dict)  # arrays computed from the rows, kept as long as they are
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -69,7 +60,7 @@ class Segment:
 
     @staticmethod
     def of(frame: pl.DataFrame, **facts: int) -> Segment:
-        return Segment(StateRows(frame.height, frame=frame), facts)
+        return Segment(StateRows(frame.height, int(frame.estimated_size()), frame), facts)
 
     @property
     def rows(self) -> int:

@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -101,13 +102,8 @@ class StateStore:
         opened = _opened.get(key)
         if opened is None:
             path, checksum = key
-            opened = StateRows(
-                entry["rows"],
-                load=lambda: _open(Path(path), checksum),
-                name=entry["file"],
-                size=entry["size"],
-                checksum=checksum,
-            )
+            load = partial(_open, Path(path), checksum)
+            opened = StateRows(entry["rows"], entry["size"], None, load, entry["file"], checksum)
             _opened[key] = opened
         return Segment(opened, entry["facts"])
 
