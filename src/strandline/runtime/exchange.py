@@ -39,9 +39,7 @@ class Message:
     @property
     def frame(self) -> pl.DataFrame:
         assert self.table is not None, f"message {self.kind} {self.name} carries rows"
-        frame = pl.from_arrow(self.table, rechunk=True)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+        return pl.DataFrame(self.table)
 
 
 DRIVER = 1_000_000

@@ -26,18 +26,12 @@ from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint import verify
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, state_directory
 from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.verify import (
-    OutputDirectories,
-    VerifiedChain,
-    make_ready,
-    verify_chain,
-    verify_delivered,
-    verify_sources,
-)
+from strandline.runtime.checkpoint.verify import OutputDirectories, VerifiedChain
 from strandline.runtime.exchange import Message
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.outputs import publish_results, write_side_outputs
@@ -140,8 +134,8 @@ class RunningPipeline:
         if checkpoint.is_temporary:
             verified = VerifiedChain(CheckpointChain(checkpoint.path, checkpoint.lease), None, True)
         else:
-            verified = verify_chain(checkpoint.path, checkpoint.lease)
-        verify_sources(physical, checkpoint.path, verified.last_offset)
+            verified = verify.verify_chain(checkpoint.path, checkpoint.lease)
+        verify.verify_sources(physical, checkpoint.path, verified.last_offset)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(
             physical,
@@ -181,11 +175,11 @@ class RunningPipeline:
             writer.validate(resume_points[name])
         consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
         outputs = OutputDirectories(self.directories, self.side_outputs, consumed)
-        verify_delivered(verified.chain, outputs)
+        verify.verify_delivered(verified.chain, outputs)
         # From here on something is changed.
         checkpoint.claim()
         if not checkpoint.is_temporary:
-            make_ready(verified)
+            verify.make_ready(verified)
             kinds = {name: sink.kind for name, sink in sinks.items() if sink.identity is not None}
             write_outputs(checkpoint.path, outputs, kinds)
             (checkpoint.path / FLOW).write_text(json.dumps(build_operator_graph(self.physical).to_json()))

@@ -18,6 +18,7 @@ from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import Batch
 from strandline.runtime.kernels.compiled import working_seconds
 from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
@@ -29,16 +30,6 @@ from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import SplitOperator
-from strandline.runtime.operators.stateless import (
-    AlignTimeOperator,
-    FilterOperator,
-    InsertStreamOperator,
-    ProjectOperator,
-    RepeatOperator,
-    SamplingRateOperator,
-    TimeWindowOperator,
-    UnionAllOperator,
-)
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
@@ -48,11 +39,11 @@ def operator_for(node: Node) -> Operator:
     """The running operator of a physical one."""
     match node:
         case physical.Filter(predicate, _):
-            return FilterOperator(predicate)
+            return stateless.FilterOperator(predicate)
         case physical.Project(outputs, _):
-            return ProjectOperator(outputs)
+            return stateless.ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
-            return TimeWindowOperator(range_us, slide_us)
+            return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
         case physical.HashJoin(left_keys, right_keys, condition, left, right):
@@ -62,11 +53,11 @@ def operator_for(node: Node) -> Operator:
         case physical.SessionWindow(partition, gap_us, source):
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
-            return AlignTimeOperator(granule_us)
+            return stateless.AlignTimeOperator(granule_us)
         case physical.ChangeStream(change, source):
             return ChangeStreamOperator(change, physical.schema(source))
         case physical.InsertStream():
-            return InsertStreamOperator()
+            return stateless.InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
             return TopKOperator(partition, order, limit, physical.schema(source))
         case physical.Rank(rank_column, partition, order, max_rank, source):
@@ -83,11 +74,11 @@ def operator_for(node: Node) -> Operator:
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):
-            return UnionAllOperator(columns)
+            return stateless.UnionAllOperator(columns)
         case physical.Repeat(copies, _):
-            return RepeatOperator(copies)
+            return stateless.RepeatOperator(copies)
         case physical.SamplingRate(column, query, windows, _):
-            return SamplingRateOperator(column, query, windows)
+            return stateless.SamplingRateOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):
             return SplitOperator(length_us, repeats)
         case physical.Input() | physical.Exchange():

@@ -130,7 +130,8 @@ class SparkRun(PipelineDriver):
                 return self._explain(error)
             if self._stop_asked.is_set() or self.pipeline.ended:
                 return None
-            return self._explain_text("Spark terminated the query without an error message")
+            text = "Spark terminated the query without an error message"
+            return explain_failure(text, self._job.secret, self.log_file)
         except Exception as error:  # the JVM is gone, or reports an error of our last batch
             return self._explain(error)
 
@@ -141,7 +142,8 @@ class SparkRun(PipelineDriver):
             return name_place(self._refusal, self._places)
         if _is_from_lost_planner(error):
             return worker_lost("Spark's planning process has ended.")
-        return name_place(self._explain_text(_message(error)), self._places)
+        text = f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"
+        return name_place(explain_failure(text, self._job.secret, self.log_file), self._places)
 
     @property
     def _places(self) -> list[str]:
@@ -182,9 +184,6 @@ class SparkRun(PipelineDriver):
         except Exception as error:
             return self._explain(error)
         return self._follow()
-
-    def _explain_text(self, text: str) -> StrandlineError:
-        return explain_failure(text, self._job.secret, self.log_file)
 
     def check(self) -> None:
         if self._failure is not None:
@@ -247,7 +246,3 @@ def _is_from_lost_planner(error: BaseException) -> bool:
     stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
     broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
     return broken is not None and "PythonStreamingSourceRunner" in stack
-
-
-def _message(error: BaseException) -> str:
-    return f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"

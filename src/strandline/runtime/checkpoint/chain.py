@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,9 +30,6 @@ class DeliveredFile:
     size: int
     checksum: int
     rows: int
-
-    def to_json(self) -> list[Any]:
-        return [self.kind, self.owner, self.name, self.size, self.checksum, self.rows]
 
 
 @dataclass(slots=True)
@@ -86,7 +83,7 @@ class CheckpointChain:
         count = self.delivered_before(before)
         if self.delivered.count > count:  # the batch runs again
             self.delivered.cut(count)
-        self.delivered.append([file.to_json() for file in files])
+        self.delivered.append([astuple(file) for file in files])
         self.delivered.forget(count)
         record = BatchRecord(
             batch=batch,

@@ -167,12 +167,9 @@ def verify_version(directory: Path, manifest: str, digest: str) -> int:
 
 def _open(path: Path, checksum: int) -> pl.DataFrame:
     try:
-        mapped = pa.memory_map(str(path))
-        buffer = mapped.read_buffer()
+        buffer = pa.memory_map(str(path)).read_buffer()
         if zlib.crc32(buffer) != checksum:
             raise damaged(path)
-        frame = pl.from_arrow(pa.ipc.open_file(buffer).read_all())
+        return pl.DataFrame(pa.ipc.open_file(buffer).read_all())
     except (OSError, pa.ArrowInvalid) as error:
         raise damaged(path) from error
-    assert isinstance(frame, pl.DataFrame)
-    return frame
