@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from strandline.connectors.sources.base import Source
 from strandline.connectors.sources.clock import SteadyClock
 from strandline.core.durable import digest
+from strandline.core.errors import damaged
 from strandline.core.temporal import SECOND, Instant
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import MetricSet
@@ -81,16 +83,16 @@ class PipelineOffset:
         return {**body, "check": checksum_of(body)}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> PipelineOffset:
-        """The offset of `to_json`; a ValueError for a damaged one."""
+    def from_json(data: Mapping[str, Any], path: Path) -> PipelineOffset:
+        """The offset of `to_json`; a file with another content is damaged."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
-                raise ValueError("the offset was changed")
+                raise damaged(path)
             positions = {name: SourceOffset.from_json(position) for name, position in data["sources"].items()}
             return PipelineOffset(data["n"], positions, RecordReference.from_json(data["after"]))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError("not an offset") from error
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise damaged(path) from None
 
 
 def checksum_of(body: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from strandline.core.errors import StrandlineError, damaged
+from strandline.core.errors import StrandlineError
 from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
@@ -133,9 +133,7 @@ def _heard(connection: Connection) -> bytes | None:
 
 
 def read_offset(data: Mapping[str, Any], checkpoint: Path) -> PipelineOffset:
-    try:
-        return PipelineOffset.from_json(data)
-    except ValueError:
-        batch = data.get("n")
-        name = str(batch - 1) if isinstance(batch, int) else ""
-        raise damaged(checkpoint / "spark" / "offsets" / name) from None
+    """An offset that comes from Spark's log."""
+    batch = data.get("n")
+    name = str(batch - 1) if isinstance(batch, int) else ""
+    return PipelineOffset.from_json(data, checkpoint / "spark" / "offsets" / name)

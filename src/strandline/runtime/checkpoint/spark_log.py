@@ -43,7 +43,7 @@ class SparkLog:
         content = _read(path)
         try:
             version, settings, payload = content.decode().splitlines()
-            offset = PipelineOffset.from_json(json.loads(payload))
+            offset = PipelineOffset.from_json(json.loads(payload), path)
             if version != _VERSION or not isinstance(json.loads(settings), dict) or offset.n != batch + 1:
                 raise damaged(path)
         except ValueError:

@@ -34,6 +34,7 @@ from strandline.logical.expressions import (
     conjuncts,
     rebuilt,
 )
+from strandline.runtime.kernels.batch import spread
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.distinct_values import DistinctValues, different, runs
 
@@ -273,5 +274,4 @@ def _for_rows(frame: pl.DataFrame, taken: pl.Series, part: Part, plain: Compute)
     if not rows:
         return pl.repeat(None, frame.height, dtype=polars_type(part.expression.type), eager=True)
     values = plain(*optimize(frame.select(part.columns).filter(taken), [part.expression], plain))[0]
-    positions = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
-    return values.gather(positions)
+    return spread(values, taken.to_numpy())

@@ -76,6 +76,14 @@ def times(frame: pl.DataFrame, column: str) -> Times:
     return values
 
 
+def spread(values: pl.Series, where: Mask) -> pl.Series:
+    """The values, one after the other, at the places that are marked; NULL at the others."""
+    if where.all():
+        return values
+    marked = pl.Series(where)
+    return values.gather(pl.select(pl.when(marked).then(marked.cum_sum() - 1)).to_series())
+
+
 def is_sorted(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> bool:
     return len(values) < 2 or bool(np.all(values[1:] >= values[:-1]))
 

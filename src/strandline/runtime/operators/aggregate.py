@@ -12,7 +12,7 @@ from strandline.core.types import Column, Schema
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes
@@ -327,12 +327,9 @@ class _Fold:
     states: States | None
 
     def values(self, exists: Mask) -> pl.Series:
-        """The value in each interval; arbitrary where the group has no values."""
-        dtype = polars_type(self.user.returns)
-        if self.states is None:
-            return pl.Series([None] * int(exists.sum()), dtype=dtype)
-        values = pl.Series(self.user.evaluated(self.states), dtype=dtype)
-        return values.gather(np.maximum(np.cumsum(self.wanted[exists]) - 1, 0))
+        """The value in each interval; NULL where the group has no values."""
+        values = [] if self.states is None else self.user.evaluated(self.states)
+        return spread(pl.Series(values, dtype=polars_type(self.user.returns)), self.wanted[exists])
 
     def columns(self, name: str, runs: Index) -> list[pl.Series]:
         """The states after some runs, to be carried on."""
