@@ -9,7 +9,7 @@ from functools import reduce
 import pyarrow as pa
 
 from strandline.connectors.sinks.parquet_parts import StagedFile
-from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_edges, union_metrics
+from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_by_name, union_metrics
 from strandline.runtime.exchange import Message
 from strandline.runtime.stage import OperatorCounters, add_counters
 from strandline.runtime.state.store import StoredVersion
@@ -63,7 +63,7 @@ class BatchReport:
                     add_counters(self.operators, fragment, OperatorCounters(**facts))
             case "measured":
                 edges = {name: EdgeMetrics.from_json(facts) for name, facts in message.facts.items()}
-                self.measured = merge_edges(self.measured, edges)
+                self.measured = merge_by_name(self.measured, edges)
             case other:
                 raise AssertionError(f"unknown message kind {other}")
 

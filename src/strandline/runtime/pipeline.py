@@ -27,7 +27,7 @@ from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint import verify
-from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, state_directory
+from strandline.runtime.checkpoint.chain import DeliveredFile, state_directory
 from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
@@ -131,10 +131,7 @@ class RunningPipeline:
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory."""
         physical = planned.physical
         checkpoint.recognise(planned, sinks)
-        if checkpoint.is_temporary:
-            verified = VerifiedChain(CheckpointChain(checkpoint.path, checkpoint.lease), None, True)
-        else:
-            verified = verify.verify_chain(checkpoint.path, checkpoint.lease)
+        verified = verify.verify_chain(checkpoint.path, checkpoint.lease)
         verify.verify_sources(physical, checkpoint.path, verified.last_offset)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(

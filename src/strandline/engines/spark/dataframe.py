@@ -112,7 +112,7 @@ class FrameFeed:
 
     def __reduce__(self) -> tuple[object, ...]:
         # A worker gets the stream without it: there is no DataFrame there.
-        return _nothing, ()
+        return type(None), ()
 
     def start(self, directory: Path) -> Feeder:
         try:
@@ -136,10 +136,6 @@ class FrameFeed:
             detail=f"See {log} for details." if log is not None else None,
             hint="Fix the DataFrame and restart the query; with a checkpoint it resumes where it stopped.",
         )
-
-
-def _nothing() -> None:
-    return None
 
 
 class Feeder(ABC):

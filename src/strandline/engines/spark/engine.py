@@ -76,8 +76,29 @@ class SparkEngine(Engine):
             return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+        from strandline.engines.spark.failure import new_secret
+        from strandline.engines.spark.launcher.session import given_session_lost
+        from strandline.engines.spark.pipeline import SparkRun, ship_package
+        from strandline.engines.spark.worker import EXCHANGE, Job
+
+        shutil.rmtree(pipeline.checkpoint / EXCHANGE, ignore_errors=True)
         with self._naming_loss():
-            return self._run(pipeline)
+            spark, log_file = self.session()
+            if self._given is not None and (lost := given_session_lost(spark)) is not None:
+                raise lost
+            session = self._session
+            if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
+                ship_package(spark, temporary_directory("package"))
+                self._shipped = True
+            # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
+            spools = str(spark.sparkContext.master).startswith("local")
+            assert pipeline.chain is not None, "it was opened with a checkpoint"
+            epoch = pipeline.chain.lease.epoch
+            job = Job(pipeline.physical, str(pipeline.checkpoint), pipeline.targets, spools, new_secret(), epoch)
+            log_start(pipeline, "spark")
+            run = SparkRun(spark, job, pipeline, log_file, lost=partial(_lost, session, spark))
+            self._runs.add(run)
+            return run
 
     @contextmanager
     def _naming_loss(self) -> Iterator[None]:
@@ -91,30 +112,6 @@ class SparkEngine(Engine):
             if session is not None and is_broken_connection(error) and (lost := session.lost(after_error=True)):
                 raise lost from None
             raise
-
-    def _run(self, pipeline: RunningPipeline) -> PipelineDriver:
-        from strandline.engines.spark.failure import new_secret
-        from strandline.engines.spark.launcher.session import given_session_lost
-        from strandline.engines.spark.pipeline import SparkRun, ship_package
-        from strandline.engines.spark.worker import EXCHANGE, Job
-
-        shutil.rmtree(pipeline.checkpoint / EXCHANGE, ignore_errors=True)
-        spark, log_file = self.session()
-        if self._given is not None and (lost := given_session_lost(spark)) is not None:
-            raise lost
-        session = self._session
-        if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
-            ship_package(spark, temporary_directory("package"))
-            self._shipped = True
-        # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
-        spools = str(spark.sparkContext.master).startswith("local")
-        assert pipeline.chain is not None, "it was opened with a checkpoint"
-        epoch = pipeline.chain.lease.epoch
-        job = Job(pipeline.physical, str(pipeline.checkpoint), pipeline.targets, spools, new_secret(), epoch)
-        log_start(pipeline, "spark")
-        run = SparkRun(spark, job, pipeline, log_file, lost=partial(_lost, session, spark))
-        self._runs.add(run)
-        return run
 
     def warm(self, note: Note) -> None:
         self.session(note)

@@ -112,14 +112,12 @@ class TopKOperator(Operator):
         still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
         moving = elements.take(rows[~still])
         who, rank, begin, end = (np.ascontiguousarray(column) for column in self._swept(moving).T)
-        calm = gather(elements.frame, rows[still & (start < self.watermark)])
-        calm = (
-            Batch(calm).with_times(start[still & (start < self.watermark)], np.full(calm.height, self.watermark)).frame
-        )
+        calm = still & (start < self.watermark)
+        kept = Batch(gather(elements.frame, rows[calm])).with_times(start[calm], np.full(calm.sum(), self.watermark))
         swept = Batch(gather(moving.frame, who)).with_times(begin, end).frame
         if self.place is not None:
             return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
-        return Batch(pl.concat([calm, swept]))
+        return Batch(pl.concat([kept.frame, swept]))
 
     def _swept(self, elements: _Elements) -> npt.NDArray[np.int64]:
         leaves = np.flatnonzero(elements.end < self.watermark)

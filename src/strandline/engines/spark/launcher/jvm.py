@@ -15,8 +15,10 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
 
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.interrupts import finishes_within
@@ -262,26 +264,14 @@ def _log_in(gateway: ClientServer) -> None:
     hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
-class _GatewayLog:
-    """Replaces `logging` in py4j: messages about broken connections go to our own log."""
-
-    @staticmethod
-    def info(message: str, *arguments: object, **options: Any) -> None:
-        SPARK.debug(message, *arguments, **options)
-
-    @staticmethod
-    def exception(message: str, *arguments: object) -> None:
-        SPARK.debug(message, *arguments, exc_info=True)
-
-
 def _keep_off_the_screen(context: SparkContext) -> None:
-    """Suppress output of py4j and PySpark at the end of their JVM: it is reported as `spark-lost`."""
+    """Send what py4j and PySpark print at the end of their JVM to our own log: it is reported as `spark-lost`."""
     import py4j.java_gateway
 
     def handle_error(request: object, address: object) -> None:
         SPARK.debug("the connection for accumulators has ended", exc_info=True)
 
-    py4j.java_gateway.logging = _GatewayLog
+    py4j.java_gateway.logging = SimpleNamespace(info=SPARK.debug, exception=partial(SPARK.debug, exc_info=True))
     context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign,assignment]
 
 
@@ -330,16 +320,14 @@ def _keeping_interrupts() -> Iterator[None]:
 @contextlib.contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for as long as a block runs."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def pyspark_directory() -> Path:
