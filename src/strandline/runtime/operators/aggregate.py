@@ -117,7 +117,8 @@ class IncrementalAggregateOperator(Operator):
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
 
-        origin = [] if self.keys else self._origin(carried, before, watermark)
+        begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
+        origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
         events = _Events(
             carried=(at_carried, np.full(carried.height, before)),
             entering=(at_arrived, times(arrived, FROM)),
@@ -136,11 +137,8 @@ class IncrementalAggregateOperator(Operator):
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
-        slice_ = _Slice(line, events, arrived, watermark.time, exists)
-        extremes = {
-            side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
-            for side, held in zip(self.candidates, at_held, strict=True)
-        }
+        here = _Slice(line, events, carried, arrived, ended, sums, exists)
+        extremes = {side: self._extremes(side, held, here) for side, held in zip(self.candidates, at_held, strict=True)}
         members = None
         if self.looks_at_members:
             elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
@@ -148,21 +146,17 @@ class IncrementalAggregateOperator(Operator):
             member_events = events.member_events(line, groups_of[: len(groups_of) - arrived.height])
             members = GroupMembers(member_events, elements, groups_of, len(line.last))
         folds = {
-            column.id: self._fold(column.id, call.user, call.argument.id, slice_, carried, ended, sums)
+            column.id: self._fold(column.id, call.user, call.argument.id, here)
             for column, call in self.aggregates
             if call.user is not None and call.argument is not None and not looks_at_members(call)
         }
-        columns = self._columns(sums, extremes, members, folds, exists)
+        columns = self._columns(here, extremes, members, folds)
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
-        self._carry(line, sums, folds, groups, representative)
+        self._carry(here, folds, groups, representative)
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
-
-    def _origin(self, carried: pl.DataFrame, before: Instant, watermark: Watermark) -> list[Instant]:
-        """Start of the single group of a scalar aggregation, if it is in this slice."""
-        return [watermark.origin] if not carried.height and before <= watermark.origin < watermark.time else []
 
     def _totals(
         self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
@@ -171,9 +165,7 @@ class IncrementalAggregateOperator(Operator):
         sums: dict[str, Index] = {}
 
         def track(name: str, entering: Index, leaving: Index) -> None:
-            start = (
-                carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
-            )
+            start = carried[name].to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
             sums[name] = line.totals(events.changes(start, entering, leaving))
 
         track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
@@ -201,13 +193,13 @@ class IncrementalAggregateOperator(Operator):
 
     def _columns(
         self,
-        sums: dict[str, Index],
+        here: _Slice,
         extremes: dict[tuple[str, str], pl.Series],
         members: GroupMembers | None,
         folds: dict[str, _Fold],
-        exists: Mask,
     ) -> list[pl.Series]:
         """The value of each aggregate in each interval."""
+        sums, exists = here.sums, here.exists
         rows = int(exists.sum())
         columns = []
         for column, call in self.aggregates:
@@ -227,12 +219,11 @@ class IncrementalAggregateOperator(Operator):
                 case "min" | "max":
                     values = extremes[call.function, name]
                 case "sum":
-                    values = from_limbs(_limbs(f"{LIMB}{name}:", sums, exists), dtype, rows)
+                    values = from_limbs(here.limbs(LIMB, name), dtype, rows)
                 case "avg":
-                    limbs = _limbs(f"{LIMB}{name}:", sums, exists)
-                    values = pl.Series(means(limbs, present, self.stored[name], rows))
+                    values = pl.Series(means(here.limbs(LIMB, name), present, self.stored[name], rows))
                 case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
-                    values = _dispersion(call.function, name, sums, exists)
+                    values = _dispersion(call.function, name, here)
                     none = present < (2 if call.function.endswith("samp") else 1)
                 case _:
                     assert members is not None, "aggregates without totals use members"
@@ -242,7 +233,7 @@ class IncrementalAggregateOperator(Operator):
             columns.append(values.cast(dtype).alias(column.id))
         return columns
 
-    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice, present: Mask) -> pl.Series:
+    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice) -> pl.Series:
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         held, line = self.candidates[side], here.line
@@ -263,31 +254,21 @@ class IncrementalAggregateOperator(Operator):
             values.is_not_null().to_numpy(),
             ranks,
             times(elements, UNTIL),
-            here.until,
+            self.watermark,
         )
         held.frame = gather(elements, keep)
-        extremes = highest[here.exists]
+        extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 
-    def _fold(
-        self,
-        column_id: str,
-        user: UserAggregate,
-        name: str,
-        here: _Slice,
-        carried: pl.DataFrame,
-        ended: pl.DataFrame,
-        sums: dict[str, Index],
-    ) -> _Fold:
+    def _fold(self, column_id: str, user: UserAggregate, name: str, here: _Slice) -> _Fold:
         """The states of a user-defined aggregate in each interval."""
-        line, counts = here.line, sums[VALUES + name]
-        carried_states = restored(user, carried, column_id)
-        kept = (
-            np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if carried_states is not None else _NOBODY
-        )
-        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
-        values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
-        pool = pooled(user, carried_states.take(kept) if carried_states is not None and len(kept) else None, values)
+        line, counts = here.line, here.sums[VALUES + name]
+        kept, carried = np.zeros(0, np.int64), restored(user, here.carried, column_id)
+        if carried is not None:
+            kept = np.flatnonzero(here.carried.get_column(VALUES + name).to_numpy() > 0)
+        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, here.ended))
+        values = pl.concat([here.arrived[name][entering], here.ended[name][leaving]])
+        pool = pooled(user, carried.take(kept) if carried is not None and len(kept) else None, values)
         nonempty = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
         if pool is None or not nonempty.any():
             return _Fold(user, nonempty, None)
@@ -295,27 +276,17 @@ class IncrementalAggregateOperator(Operator):
         epochs = GroupEpochs.of(line.code, counts)
         return _Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
 
-    def _carry(
-        self,
-        line: Timeline,
-        sums: dict[str, Index],
-        folds: dict[str, _Fold],
-        groups: pl.DataFrame,
-        first: Index | None,
-    ) -> None:
+    def _carry(self, here: _Slice, folds: dict[str, _Fold], groups: pl.DataFrame, first: Index | None) -> None:
         """Keep the totals at the end of the slice for the groups that live on."""
-        ends = line.last  # every group has an event, so every one has a run
+        ends = here.line.last  # every group has an event, so every one has a run
         if first is not None:
-            ends = ends[sums[ROWS][ends] > 0]
-        columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
+            ends = ends[here.sums[ROWS][ends] > 0]
+        columns = [pl.Series(name, values[ends]) for name, values in here.sums.items()]
         for name, fold in folds.items():
             columns += fold.columns(name, ends)
         if first is not None:
-            columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
+            columns = [*gather(groups, first[here.line.code[ends]]).get_columns(), *columns]
         self.totals.frame = pl.DataFrame(columns)
-
-
-_NOBODY = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -344,9 +315,16 @@ class _Slice:
 
     line: Timeline
     events: _Events
+    carried: pl.DataFrame
     arrived: pl.DataFrame
-    until: Instant
+    ended: pl.DataFrame
+    sums: dict[str, Index]  # every running total after each run
     exists: Mask  # mask of runs that emit results
+
+    def limbs(self, total: str, name: str) -> Limbs:
+        """The limbs of a running total of an argument, where results are emitted."""
+        prefix = f"{total}{name}:"
+        return {c[len(prefix) :]: v[self.exists] for c, v in self.sums.items() if c.startswith(prefix)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,15 +381,11 @@ class _Events:
         return np.concatenate(parts)
 
 
-def _limbs(prefix: str, sums: dict[str, Index], exists: Mask) -> Limbs:
-    return {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
-
-
-def _dispersion(function: str, name: str, sums: dict[str, Index], exists: Mask) -> pl.Series:
-    counts = sums[VALUES + name][exists]
-    totals, squared = (_limbs(f"{prefix}{name}:", sums, exists) for prefix in (NUMBER, SQUARE))
-    values = variances(totals, squared, counts, sample=function.endswith("samp"))
-    values = np.where(sums[ODD + name][exists] > 0, np.nan, values)
+def _dispersion(function: str, name: str, here: _Slice) -> pl.Series:
+    counts, odd_ones = (here.sums[total + name][here.exists] for total in (VALUES, ODD))
+    sample = function.endswith("samp")
+    values = variances(here.limbs(NUMBER, name), here.limbs(SQUARE, name), counts, sample)
+    values = np.where(odd_ones > 0, np.nan, values)
     return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
 
 
