@@ -17,7 +17,7 @@ from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.exchange import Message, decode, encode
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import InputSplit, OffsetPlanner, plan_splits
+from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
@@ -57,14 +57,7 @@ class LocalRun:
             stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
             for stream in self.physical.streams
         }
-        self.advance = OffsetPlanner(
-            self.sources,
-            pipeline.batch_rows,
-            tasks,
-            shedding_controller=pipeline.shedding_controller,
-            metrics=pipeline.metrics,
-            subscriptions=pipeline.subscriptions,
-        )
+        self.advance = pipeline.open_planner(self.sources, tasks)
         self.positions = self.advance.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}

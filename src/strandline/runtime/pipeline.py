@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from strandline.connectors.sinks import Memory, ResumePoint, Sink, SinkBatch, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.sources.base import Source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
@@ -34,6 +35,7 @@ from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.verify import OutputDirectories, VerifiedChain
 from strandline.runtime.exchange import Message
 from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.offsets import OffsetPlanner
 from strandline.runtime.outputs import publish_results, write_side_outputs
 from strandline.runtime.result import result_schema
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
@@ -297,6 +299,17 @@ class RunningPipeline:
     def targets(self) -> dict[str, ParquetTarget]:
         """Where tasks write results themselves, by query."""
         return {name: writer.target for name, writer in self.writers.items() if writer.target is not None}
+
+    def open_planner(self, sources: Mapping[str, Source], tasks: int) -> OffsetPlanner:
+        """Open the sources and plan batches over them."""
+        return OffsetPlanner(
+            sources,
+            self.batch_rows,
+            tasks,
+            shedding_controller=self.shedding_controller,
+            metrics=self.metrics,
+            subscriptions=self.subscriptions,
+        )
 
     def expected(self) -> Mapping[str, Estimate]:
         """What the planner expected of each operator."""

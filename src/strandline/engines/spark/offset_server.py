@@ -20,7 +20,7 @@ from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
-from strandline.runtime.offsets import OffsetPlanner, PipelineOffset, plan_splits
+from strandline.runtime.offsets import PipelineOffset, plan_splits
 from strandline.runtime.pipeline import RunningPipeline
 
 _CLOSE_SECONDS = 2.0
@@ -33,14 +33,8 @@ class OffsetServer:
         assert pipeline.verified is not None, "it was opened with a checkpoint"
         self._chain = pipeline.verified.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        self._advance = OffsetPlanner(
-            resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset),
-            pipeline.batch_rows,
-            tasks=pipeline.physical.shards,
-            shedding_controller=pipeline.shedding_controller,
-            metrics=pipeline.metrics,
-            subscriptions=pipeline.subscriptions,
-        )
+        sources = resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset)
+        self._advance = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
