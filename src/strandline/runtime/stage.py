@@ -145,10 +145,7 @@ class OperatorCounters:
     passed: list[int]
     rows: list[int]
     bytes: list[int]
-    seconds: list[float] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
+    seconds: list[float]
 
 
 def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: OperatorCounters) -> None:
