@@ -48,11 +48,9 @@ class SheddableQuery:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """Measured load: the fraction of the time that all rows would take, and the usable fraction."""
+    """Measured load: the fraction of the time that all rows would take, their rates, and the backlog."""
 
     needed: float = 0.0
-    capacity: float = 1.0
-    fixed: float = 0.0
     rates: Rates = field(default_factory=dict)
     waiting: int = 0  # rows that have come and were not read yet
 
@@ -89,7 +87,7 @@ class SheddingController:
         self.queries = queries
         self.given = capacity
         self.capacity = 1.0 if capacity is None else capacity
-        self.load = MeasuredLoad(capacity=self.capacity)
+        self.load = MeasuredLoad()
         self.fresh = fresh
         self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
         self._batch: _Batch | None = None
@@ -114,9 +112,7 @@ class SheddingController:
             if batch is None:
                 return
             self._weigh((batch.ended or now) - batch.began, batch, rows)
-            self.load = MeasuredLoad(
-                self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values())
-            )
+            self.load = MeasuredLoad(self._needed or 0.0, dict(self._rates), sum(waiting.values()))
 
     def _count(self, now: float, rows: Mapping[str, int], waiting: dict[str, int]) -> None:
         """Let the rates follow what has come since the last look."""

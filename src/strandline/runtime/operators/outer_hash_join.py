@@ -50,7 +50,6 @@ class OuterHashJoinOperator(Operator):
         self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
         self.join = HashJoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
-        self.output = (*left, *right) if kind in ("left", "full") else left
         self.left_columns = [column.id for column in left]
         self.numbers = {LEFT: 0, RIGHT: 0}
         self.unmatched: dict[str, UnmatchedTracker] = {}
@@ -65,22 +64,15 @@ class OuterHashJoinOperator(Operator):
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
-        shape = frame_schema(self.output)
         frames: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
-            frames.append(pairs.select(list(shape)))
+            frames.append(pairs.drop(LEFT, RIGHT))
         if self.kind in ("semi", "mark"):
             once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
-            frames.append(self._marked(once.frame.select(list(shape)), True))
+            frames.append(self._marked(once.frame.drop(LEFT), True))
         for name, unmatched in self.unmatched.items():
-            unmatched_rows = unmatched.step(arrived[name], pairs, watermark.time)
-            missing = [
-                pl.lit(None, dtype).alias(column_id)
-                for column_id, dtype in shape.items()
-                if column_id not in unmatched_rows.columns
-            ]
-            frames.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
-        return Batch(pl.concat(frames, rechunk=True))
+            frames.append(self._marked(unmatched.step(arrived[name], pairs, watermark.time), False))
+        return Batch(pl.concat(frames, how="diagonal", rechunk=True))  # columns of the other side are NULL
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:

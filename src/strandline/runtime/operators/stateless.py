@@ -117,11 +117,7 @@ class UnionAllOperator(Operator):
         self.names = [column.id for column in columns]
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        frames = []
-        for batch in inputs:
-            frame = batch.frame
-            renamed = {old: new for old, new in zip(frame.columns, self.names, strict=False) if old != new}
-            frames.append(frame.rename(renamed) if renamed else frame)
+        frames = [b.frame.rename(dict(zip(b.frame.columns, self.names, strict=False))) for b in inputs]
         return Batch(pl.concat(frames, rechunk=True))
 
 
