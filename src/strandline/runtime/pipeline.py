@@ -194,7 +194,8 @@ class RunningPipeline:
         when the batch was planned, by `time.monotonic`, if that was in this run.
         """
         began = time.monotonic() if began is None else began
-        self._check_lease()
+        if self.chain is not None:
+            self.chain.lease.check()  # another run may have taken over the checkpoint
         report = BatchReport.from_messages(batch, messages)
         check_input(self.physical.streams, report.statuses, report.rejected)
         before, repeated = self.metrics.statuses, batch == self.metrics.last_batch
@@ -209,11 +210,6 @@ class RunningPipeline:
         self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log_batch(report, before, repeated, time.monotonic() - began)
         return report
-
-    def _check_lease(self) -> None:
-        """Raise if another run has taken over the checkpoint."""
-        if self.chain is not None:
-            self.chain.lease.check()
 
     def _sync_state(self, report: BatchReport) -> None:
         """Sync what tasks have written: nothing may refer to a file that a power cut could take away."""
@@ -334,7 +330,7 @@ class RunningPipeline:
     def release(self) -> None:
         """Let another run continue from the checkpoint: nothing is written any more."""
         if self.chain is not None:
-            self.chain.release()
+            self.chain.lease.release()
 
     def stop(self) -> None:
         """End the queries. What they have written stays."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -32,7 +32,6 @@ class DeliveredFile:
     rows: int
 
 
-@dataclass(slots=True)
 class CheckpointChain:
     """Hash chain of batch records: the newest one, and how the next one is appended.
 
@@ -40,16 +39,12 @@ class CheckpointChain:
     commit: then its record is written again, after its predecessor.
     """
 
-    path: Path
-    lease: Lease
-    head: RecordReference = field(default_factory=RecordReference)
-    record: BatchRecord | None = None
-    records: BatchRecords = field(init=False)
-    delivered: ChainedLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.records = BatchRecords(self.path)
-        self.delivered = ChainedLog(self.path / DELIVERED_LOG)
+    def __init__(self, path: Path, lease: Lease) -> None:
+        self.path, self.lease = path, lease
+        self.head = RecordReference()
+        self.record: BatchRecord | None = None
+        self.records = BatchRecords(path)
+        self.delivered = ChainedLog(path / DELIVERED_LOG)
 
     def before(self, batch: int) -> RecordReference:
         if self.head.batch == batch:
@@ -103,9 +98,6 @@ class CheckpointChain:
             return 0
         record = self.record if before == self.head and self.record is not None else self.records.read(before)
         return record.delivered[0]
-
-    def release(self) -> None:
-        self.lease.release()
 
 
 def digest_file(path: Path) -> str:

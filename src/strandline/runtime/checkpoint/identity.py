@@ -41,7 +41,7 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path, is_temporary: bool = False, take_over: bool = False) -> None:
-        self.path = path
+        self.path, self._identity = path, path / IDENTITY
         self.is_temporary = is_temporary
         self._claimed: dict[str, Any] = {}
         self._refuse_foreign()
@@ -54,10 +54,6 @@ class Checkpoint:
     @staticmethod
     def temporary() -> Checkpoint:
         return Checkpoint(temporary_directory("checkpoint"), is_temporary=True)
-
-    @property
-    def _identity(self) -> Path:
-        return self.path / IDENTITY
 
     def _refuse_foreign(self) -> None:
         """Refuse a directory that is neither empty nor a checkpoint; a start that failed half-way left only a lease."""
