@@ -44,13 +44,11 @@ def ingest(
     source_partitions = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        reached = SourceStatus(
-            stream.name, high=status.high, partitions=status.partitions, rate_history=status.rate_history
-        )
+        high = status.high
         if source_partitions is None:
             before_it = piece.after.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
-            reached = replace(reached, high=max(status.high, before_it))
-        status = reached
+            high = max(high, before_it)
+        status = SourceStatus(stream.name, high=high, partitions=status.partitions, rate_history=status.rate_history)
     if source_partitions is not None:
         partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in source_partitions}
         status = replace(

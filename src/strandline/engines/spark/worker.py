@@ -151,10 +151,8 @@ def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.Re
     """One row per shard; messages for the driver use the task's own shard until the last stage."""
     rows = {} if stage == job.pipeline.stages else dict(out.by_shard)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
-    values: list[bytes] = []
     spools = _spools(job, batch, stage, out.origin) if job.spools else None
-    for shard, messages in rows.items():
-        values.append(encode(messages, spools / f"{batch}-{shard}" if spools is not None else None))
+    values = [encode(messages, spools and spools / f"{batch}-{shard}") for shard, messages in rows.items()]
     return pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["shard", "data"]
     )

@@ -42,7 +42,10 @@ class EmbeddedSpark:
         self.log_file = jvm.scratch.log_file
         self._jvm = jvm
         self._open = True
-        self._warming = _Warming(spark) if warm else None
+        self._warm_error: Exception | None = None
+        self._warming = threading.Thread(target=self._warm, name="strandline-warm", daemon=True) if warm else None
+        if self._warming is not None:
+            self._warming.start()
         atexit.register(self.stop)
 
     def __enter__(self) -> EmbeddedSpark:
@@ -51,10 +54,24 @@ class EmbeddedSpark:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _warm(self) -> None:
+        """Run a first small job: the shape of a real one, with next to no data."""
+        try:
+            first_job(self.spark).collect()
+        except Exception as error:
+            self._warm_error = error
+
     def wait_warm(self) -> None:
         """Return once the workers are up. Optional: earlier work is only slower."""
         if self._warming is not None:
-            self._warming.join(self.log_file)
+            self._warming.join()
+        if self._warm_error is not None:
+            raise SetupError(
+                "Spark started, but cannot run Python workers",
+                code="spark-workers",
+                detail=next((line for line in str(self._warm_error).splitlines() if line.strip()), None),
+                hint=f"See {self.log_file} for details; `strandline doctor` examines the machine.",
+            ) from self._warm_error
 
     def lost(self, after_error: bool = False) -> StrandlineError | None:
         """Reason why Spark is gone; None while its JVM lives. See `Jvm.lost`."""
@@ -146,31 +163,6 @@ def given_session_lost(spark: SparkSession) -> StrandlineError | None:
         code="spark-lost",
         hint="Create another session and connect with it: queries resume from their checkpoints.",
     )
-
-
-class _Warming:
-    """A first small job in the background: the shape of a real one, with next to no data."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(spark,), name="strandline-warm", daemon=True)
-        self._thread.start()
-
-    def _run(self, spark: SparkSession) -> None:
-        try:
-            first_job(spark).collect()
-        except Exception as error:
-            self._error = error
-
-    def join(self, log_file: Path) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise SetupError(
-                "Spark started, but cannot run Python workers",
-                code="spark-workers",
-                detail=next((line for line in str(self._error).splitlines() if line.strip()), None),
-                hint=f"See {log_file} for details; `strandline doctor` examines the machine.",
-            ) from self._error
 
 
 def first_job(spark: SparkSession) -> DataFrame:
