@@ -249,9 +249,7 @@ class RunningPipeline:
         if repeated:
             log_event(RECOVERY, INFO, "batch repeated", **about)
         for stream in sorted({*report.late, *report.rejected}):
-            late, rejected = (
-                sum(table.num_rows for table in tables.get(stream, ())) for tables in (report.late, report.rejected)
-            )
+            late, rejected = (sum(t.num_rows for t in kind.get(stream, ())) for kind in (report.late, report.rejected))
             if late or rejected:
                 log_event(INPUT, INFO, "side outputs written", **about, stream=stream, late=late, rejected=rejected)
         if BATCH.isEnabledFor(DEBUG):

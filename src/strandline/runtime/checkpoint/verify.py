@@ -139,12 +139,9 @@ def make_ready(verified: VerifiedChain) -> None:
     their batch can be seen. Without any offset Spark expects its directory to be empty.
     """
     log = SparkLog(verified.chain.path)
+    last_batch = -1 if verified.last_offset is None else verified.last_offset.batch
     for path in verified.unsynced:
-        if (
-            path.parent == log.commits
-            and verified.last_offset is not None
-            and int(path.name) < verified.last_offset.batch
-        ):
+        if path.parent == log.commits and int(path.name) < last_batch:
             durable.write_file(path, log.COMMIT)
         else:
             remove_entry(path)
