@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from strandline.logical.expressions import SortKey
 from strandline.runtime.kernels.batch import Index, Mask
 from strandline.runtime.kernels.hashing import double_bits
-from strandline.runtime.kernels.lists import elements, offsets_of
+from strandline.runtime.kernels.lists import as_bytes, elements
 
 
 class RankOrder:
@@ -93,9 +92,5 @@ def _list_ranks(column: pl.Series) -> Index:
     content, sizes = elements(column)
     _, dense = np.unique(RankOrder(content).codes, return_inverse=True)
     ranks = np.where(content.is_null().to_numpy(), len(content), dense).astype(">i8")
-    bounds = offsets_of(sizes) * ranks.itemsize
-    packed = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(bounds), pa.py_buffer(ranks)]
-    )
-    texts = pl.Series(packed, dtype=pl.Binary)
+    texts = pl.Series(as_bytes(ranks, sizes), dtype=pl.Binary)
     return _among(texts.unique().sort(), texts)

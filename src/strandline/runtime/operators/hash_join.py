@@ -121,11 +121,7 @@ class HashJoinOperator(Operator):
 
 def _payload(segment: Segment) -> pl.DataFrame:
     """The columns of a segment's rows that are not about its place in time and state."""
-    derived = segment.stored.derived
-    if "payload" not in derived:
-        derived["payload"] = segment.frame.drop(FROM, UNTIL, HASH)
-    payload: pl.DataFrame = derived["payload"]
-    return payload
+    return segment.stored.derive("payload", lambda frame: frame.drop(FROM, UNTIL, HASH))
 
 
 def _with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,8 @@ from strandline.planner.compaction import merge_window
 from strandline.runtime.kernels.batch import UNTIL, Index, Times, gather, is_sorted, times
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.probing import matches
+
+_Derived = TypeVar("_Derived")
 
 HASH = "@hash"
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
@@ -36,7 +38,7 @@ class StateRows:
     _load: Callable[[], pl.DataFrame] | None = None
     name: str | None = None  # the file that holds them, None until they are stored
     checksum: int = 0
-    derived: dict[str, Any] = field(default_factory=dict)  # arrays computed from the rows, kept as long as they are
+    _derived: dict[str, Any] = field(default_factory=dict)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -45,10 +47,17 @@ class StateRows:
             self._frame, self._load = self._load(), None
         return self._frame
 
+    def derive(self, name: str, compute: Callable[[pl.DataFrame], _Derived]) -> _Derived:
+        """Something computed from the rows, kept as long as they are in memory."""
+        if name not in self._derived:
+            self._derived[name] = compute(self.frame)
+        derived: _Derived = self._derived[name]
+        return derived
+
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
         """Release the rows in memory; they can be loaded again."""
         self._frame, self._load = None, load
-        self.derived = {}
+        self._derived = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +212,7 @@ def _hashed_segment(frame: pl.DataFrame) -> Segment:
 
 def column(segment: Segment, name: str) -> Times:
     """A time column of a segment's rows as an array, loaded once."""
-    derived = segment.stored.derived
-    if name not in derived:
-        derived[name] = times(segment.frame, name)
-    values: Times = derived[name]
-    return values
+    return segment.stored.derive(name, lambda frame: times(frame, name))
 
 
 def probe_segment(segment: Segment, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Index, Index]]:
@@ -216,21 +221,18 @@ def probe_segment(segment: Segment, hashes: Hashes, limit: int = PAIRS_AT_ONCE) 
         return
     begin = 0
     while begin < len(hashes):
-        rows, segment_rows, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        rows, segment_rows, begin = matches(hashes, *segment.stored.derive("table", _lookup_table), begin, limit)
         yield rows, segment_rows
 
 
-def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
-    if "table" not in segment.stored.derived:
-        stored: Hashes = segment.frame.get_column(HASH).to_numpy()
-        bits = max(1, segment.rows.bit_length() - 1)
-        shift = np.uint64(64 - bits)
-        counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
-        table = np.zeros((1 << bits) + 1, dtype=np.uint32)
-        table[1:] = np.cumsum(counts)
-        segment.stored.derived["table"] = (stored, table, shift)
-    result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
-    return result
+def _lookup_table(frame: pl.DataFrame) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    stored: Hashes = frame.get_column(HASH).to_numpy()
+    bits = max(1, frame.height.bit_length() - 1)
+    shift = np.uint64(64 - bits)
+    counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
+    table = np.zeros((1 << bits) + 1, dtype=np.uint32)
+    table[1:] = np.cumsum(counts)
+    return stored, table, shift
 
 
 # The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
