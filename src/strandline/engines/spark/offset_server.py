@@ -83,7 +83,8 @@ class OffsetServer:
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
-                    return {"value": self._tasks(*about)}
+                    before, after = (read_offset(data, self._chain.path) for data in about)
+                    return {"value": len(plan_splits(before.positions, after.positions))}
             raise AssertionError(f"unknown request {what}")
         except StrandlineError as error:
             return {"error": seal_error(error, self._secret)}
@@ -104,11 +105,6 @@ class OffsetServer:
             return start  # of a query without any batch Spark makes one in any case
         self.planned_at = time.monotonic()
         return PipelineOffset(before.n + 1, positions, self._chain.before(before.n)).to_json()
-
-    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
-        """Number of tasks of the next batch."""
-        before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
-        return len(plan_splits(before.positions, after.positions))
 
 
 def _hang_up(connection: Connection) -> None:
