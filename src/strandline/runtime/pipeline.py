@@ -28,11 +28,11 @@ from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint import verify
-from strandline.runtime.checkpoint.chain import DeliveredFile, state_directory
+from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, state_directory
 from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.verify import OutputDirectories, VerifiedChain
+from strandline.runtime.checkpoint.verify import OutputDirectories
 from strandline.runtime.exchange import Message
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.offsets import OffsetPlanner
@@ -85,7 +85,7 @@ class PipelineDriver(ABC):
 class RunningPipeline:
     """Queries that run together, and what they share.
 
-    `verified` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
+    `chain` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
     late and rejected rows are kept as files.
     """
 
@@ -93,7 +93,7 @@ class RunningPipeline:
         self,
         physical: Pipeline,
         *,
-        verified: VerifiedChain | None = None,
+        chain: CheckpointChain | None = None,
         side_outputs: Path | None = None,
         writers: Mapping[str, SinkWriter] | None = None,
         buffers: dict[str, ResultBuffer] | None = None,
@@ -103,8 +103,7 @@ class RunningPipeline:
     ) -> None:
         self.physical = physical
         self.name = "+".join(query.name for query in physical.queries)  # for the log
-        self.verified = verified  # None where nothing outlives the process
-        self.chain = verified.chain if verified is not None else None
+        self.chain = chain
         self.side_outputs = side_outputs
         self.writers = dict(writers or {})  # by query
         self.directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
@@ -133,12 +132,12 @@ class RunningPipeline:
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory."""
         physical = planned.physical
         checkpoint.recognise(planned, sinks)
-        verified = verify.verify_chain(checkpoint.path, checkpoint.lease)
-        verify.verify_sources(physical, checkpoint.path, verified.last_offset)
+        chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
+        verify.verify_sources(physical, checkpoint.path, chain.last_offset)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(
             physical,
-            verified=verified,
+            chain=chain,
             side_outputs=side_outputs
             or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
             writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
@@ -152,13 +151,13 @@ class RunningPipeline:
         )
         pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
         try:
-            pipeline._claim(checkpoint, verified, sinks)
+            pipeline._claim(checkpoint, chain, sinks)
         except BaseException:
             pipeline.stop()
             raise
         return pipeline
 
-    def _claim(self, checkpoint: Checkpoint, verified: VerifiedChain, sinks: Mapping[str, Sink]) -> None:
+    def _claim(self, checkpoint: Checkpoint, chain: CheckpointChain, sinks: Mapping[str, Sink]) -> None:
         resume_points = {
             name: ResumePoint(
                 checkpoint.owner,
@@ -174,11 +173,11 @@ class RunningPipeline:
             writer.validate(resume_points[name])
         consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
         outputs = OutputDirectories(self.directories, self.side_outputs, consumed)
-        verify.verify_delivered(verified.chain, outputs)
+        verify.verify_delivered(chain, outputs)
         # From here on something is changed.
         checkpoint.claim()
         if not checkpoint.is_temporary:
-            verify.make_ready(verified)
+            verify.make_ready(chain)
             kinds = {name: sink.kind for name, sink in sinks.items() if sink.identity is not None}
             write_outputs(checkpoint.path, outputs, kinds)
             (checkpoint.path / FLOW).write_text(json.dumps(build_operator_graph(self.physical).to_json()))
@@ -287,7 +286,7 @@ class RunningPipeline:
     @property
     def is_finished(self) -> bool:
         """Whether an earlier run has done everything, so that nothing is left to run."""
-        return self.ended and self.verified is not None and self.verified.is_committed
+        return self.ended and self.chain is not None and self.chain.is_committed
 
     @property
     def targets(self) -> dict[str, ParquetTarget]:
@@ -354,7 +353,7 @@ class RunningPipeline:
 
 def log_resumed(pipeline: RunningPipeline) -> None:
     """Log where queries resume: after which batch, up to when they were complete, and which batches run again."""
-    assert pipeline.verified is not None, "only a checkpoint can be resumed"
+    assert pipeline.chain is not None, "only a checkpoint can be resumed"
     log_event(
         RECOVERY,
         INFO,
@@ -362,17 +361,17 @@ def log_resumed(pipeline: RunningPipeline) -> None:
         name=pipeline.name,
         last_batch=pipeline.last_batch,
         watermark=pipeline.metrics.show_watermark(),
-        replay=show_replay(pipeline.verified),
+        replay=show_replay(pipeline.chain),
         checkpoint=pipeline.checkpoint,
     )
 
 
-def show_replay(verified: VerifiedChain) -> str:
+def show_replay(chain: CheckpointChain) -> str:
     """Batches that run again as planned: one that a crash interrupted, and those that a repair discarded."""
-    if (offset := verified.last_offset) is None:
+    if (offset := chain.last_offset) is None:
         return "none"
-    first = offset.batch + 1 if verified.is_committed else offset.batch
-    last = max(replayed_until(verified.chain.path), offset.batch)
+    first = offset.batch + 1 if chain.is_committed else offset.batch
+    last = max(replayed_until(chain.path), offset.batch)
     if last < first:
         return "none"
     return f"{first}" if first == last else f"{first}-{last}"

@@ -30,10 +30,10 @@ class OffsetServer:
     """Serves the planning process of one running pipeline; ends with it."""
 
     def __init__(self, pipeline: RunningPipeline, secret: str) -> None:
-        assert pipeline.verified is not None, "it was opened with a checkpoint"
-        self._chain = pipeline.verified.chain
+        assert pipeline.chain is not None, "it was opened with a checkpoint"
+        self._chain = pipeline.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        sources = resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset)
+        sources = resume_sources(pipeline.physical, self._chain.path, self._chain.last_offset)
         self._advance = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from strandline.core.durable import ChainedLog, digest, encode_name, sync_directory, sync_file
 from strandline.core.lease import Lease
 from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords, RecordReference
+from strandline.runtime.offsets import PipelineOffset
 
 DELIVERED_LOG: Final = "delivered.log"
 STATE: Final = "state"
@@ -36,11 +37,15 @@ class CheckpointChain:
     """Hash chain of batch records: the newest one, and how the next one is appended.
 
     `head` is the newest record. A batch whose record is the newest may run again, if a crash came before Spark's
-    commit: then its record is written again, after its predecessor.
+    commit: then its record is written again, after its predecessor. `last_offset` is the last one when the chain was
+    opened, if there was one, and `is_committed` whether its batch was over for Spark.
     """
 
     def __init__(self, path: Path, lease: Lease) -> None:
         self.path, self.lease = path, lease
+        self.last_offset: PipelineOffset | None = None
+        self.is_committed = True
+        self.unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
         self.head = RecordReference()
         self.record: BatchRecord | None = None
         self.records = BatchRecords(path)

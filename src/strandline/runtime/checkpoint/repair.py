@@ -73,7 +73,7 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
 
 def _is_whole(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
     try:
-        verify.verify_delivered(verify.verify_chain(path, lease).chain, outputs)
+        verify.verify_delivered(verify.verify_chain(path, lease), outputs)
     except StrandlineError:
         return False
     return True
@@ -180,7 +180,7 @@ def _move(path: Path, done: Repair) -> None:
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
     """Record which delivered files are missing or altered, so that later checks skip them."""
-    chain = verify.verify_chain(path, lease).chain
+    chain = verify.verify_chain(path, lease)
     done = Repair(path, chain.head.batch)
     if chain.record is not None:
         lines = verify.read_delivered(path, chain.record)

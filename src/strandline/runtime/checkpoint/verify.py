@@ -58,32 +58,23 @@ class Problems(list[Problem]):
             self.add(error, batch)
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedChain:
-    """Verified checkpoint: the chain to append to, and the last offset, if there is one."""
-
-    chain: CheckpointChain
-    last_offset: PipelineOffset | None
-    is_committed: bool  # whether the batch of the last offset is over for Spark
-    unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
-
-
-def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
+def verify_chain(path: Path, lease: Lease) -> CheckpointChain:
     """Check Spark's logs, the batch records and the state; raises the first thing that is wrong. Nothing is changed."""
     links = read_links(path, problems := Problems())
     for problem in problems:
         raise problem.error
     chain = CheckpointChain(path, lease)
+    chain.is_committed, chain.unsynced = links.is_committed, links.unsynced
     if links.newest is not None:
         chain.record, chain.head = links.newest
-    last, needed = None, None
     if links.offsets:
         last, needed = links.offsets[links.last_batch][0], chain.record
         if not links.is_committed:  # the batch runs again: it needs the state before it
             needed = links.records.read(last.after) if last.after.batch >= 0 else None
-    if needed is not None:
-        verify_state(path, needed)
-    return VerifiedChain(chain, last, links.is_committed, links.unsynced)
+        if needed is not None:
+            verify_state(path, needed)
+        chain.last_offset = last
+    return chain
 
 
 @dataclass(slots=True)
@@ -131,21 +122,21 @@ def read_links(path: Path, problems: Problems) -> ChainLinks:
     return links
 
 
-def make_ready(verified: VerifiedChain) -> None:
+def make_ready(chain: CheckpointChain) -> None:
     """Clear away what crashes and power cuts have left in Spark's logs, now that everything else is known to be whole.
 
     An empty commit of the last batch is removed: that batch runs again. One of an earlier batch is written again, since
     a later offset proves that the batch was over. An empty offset is removed: offsets are synced before anything of
     their batch can be seen. Without any offset Spark expects its directory to be empty.
     """
-    log = SparkLog(verified.chain.path)
-    last_batch = -1 if verified.last_offset is None else verified.last_offset.batch
-    for path in verified.unsynced:
+    log = SparkLog(chain.path)
+    last_batch = -1 if chain.last_offset is None else chain.last_offset.batch
+    for path in chain.unsynced:
         if path.parent == log.commits and int(path.name) < last_batch:
             durable.write_file(path, log.COMMIT)
         else:
             remove_entry(path)
-    if verified.last_offset is None and verified.chain.record is None:
+    if chain.last_offset is None and chain.record is None:
         shutil.rmtree(log.metadata.parent, ignore_errors=True)
     log.remove_temporary_files()
 
