@@ -109,7 +109,7 @@ def read_links(path: Path, problems: Problems) -> ChainLinks:
         with problems.collected(batch):
             links.offsets[batch] = log.read_offset(batch)
     links.last_batch = batches[-1]
-    links.is_committed = _check_commits(log, commits, batches, unsynced, problems) == links.last_batch
+    links.is_committed = _check_commits(links, commits, batches, problems) == links.last_batch
     _check_links(links, problems)
     with problems.collected(links.last_batch):
         _check_settings(log, batches)
@@ -173,18 +173,16 @@ def _check_settings(log: SparkLog, batches: list[int]) -> None:
         raise damaged(log.offsets / str(batches[-1]))
 
 
-def _check_commits(
-    log: SparkLog, commits: list[int], batches: list[int], unsynced: tuple[Path, ...], problems: Problems
-) -> int:
+def _check_commits(links: ChainLinks, commits: list[int], batches: list[int], problems: Problems) -> int:
     """The last batch that is over; it is the last that was planned, or the one before."""
-    last = batches[-1]
+    log, last = links.log, batches[-1]
     for batch in commits:
         with problems.collected(batch):
             log.check_commit(batch)
     committed = commits[-1] if commits else -1
     if committed > last:
         problems.add(damaged(log.offsets / str(committed)), committed)
-    if committed < last - 1 and log.commits / str(last - 1) not in unsynced:
+    if committed < last - 1 and log.commits / str(last - 1) not in links.unsynced:
         problems.add(damaged(log.commits / str(last - 1)), last - 1)
     if committed < last and last > 0 and last - 1 not in batches:
         problems.add(damaged(log.offsets / str(last - 1)), last - 1)  # a batch that runs again begins there

@@ -69,10 +69,9 @@ class IncrementalAggregateOperator(Operator):
         self.keys = list(keys)
         self.aggregates = aggregates
         types = {column.id: column.type for column in source}
-        arguments = {call.argument.id: call.argument.type for _, call in aggregates if call.argument}
         read = [column.id for _, call in aggregates for column in call.columns]
         self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
-        self.counted = sorted(arguments)
+        self.counted = sorted({call.argument.id for _, call in aggregates if call.argument})
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
         self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
