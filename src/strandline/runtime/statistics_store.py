@@ -70,7 +70,7 @@ class StatisticsStore:
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            write_file(self._file, json.dumps(self._learned, indent=1).encode(), sync=False)
+            write_file(self._file, json.dumps(dict(self._learned), indent=1).encode(), sync=False)
 
 
 def starts_of(status: SourceStatus) -> Starts:
