@@ -75,7 +75,7 @@ class HashJoinOperator(Operator):
         pending: list[tuple[Index, pl.DataFrame, Times, Times]] = []
         size = 0
         for other in others:
-            for rows, other_rows in probe_segment(other, hashes):
+            for rows, other_rows in probe_segment(other, hashes, PAIRS_AT_ONCE):
                 start, end, meet = intersect(
                     column(mine, FROM)[rows],
                     column(mine, UNTIL)[rows],
