@@ -122,7 +122,7 @@ def test_the_time_goes_through_the_offset_log() -> None:
     before, after = batches([2, 2], [7 * SECOND, 9 * SECOND])[:2]
     again = {name: SourceOffset.from_json(position.to_json()) for name, position in after.items()}
     assert plan_splits(before, again) == plan_splits(before, after)
-    assert [piece.arrived for piece in plan_splits(before, again)] == [7 * SECOND]
+    assert [piece.after.arrived for piece in plan_splits(before, again)] == [7 * SECOND]
 
 
 QUERIES = (

@@ -18,11 +18,10 @@ from rich.text import Text
 
 from strandline.connectors.registry import connectors
 from strandline.core.errors import StrandlineError
-from strandline.engines.spark.launcher.archive import archive_file
 from strandline.engines.spark.launcher.java import find_java
 from strandline.engines.spark.launcher.jvm import pyspark_directory
 from strandline.engines.spark.launcher.session import first_job, start
-from strandline.engines.spark.launcher.settings import usable_cores, usable_memory
+from strandline.engines.spark.launcher.settings import archive_file, usable_cores, usable_memory
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
 

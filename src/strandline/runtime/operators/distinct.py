@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -14,9 +14,8 @@ from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.sweep import uncovered
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.state.segments import HashedLog, State, column
+from strandline.runtime.state.segments import HashedLog, Segment, column
 
 
 class DistinctOperator(Operator):
@@ -37,6 +36,7 @@ class DistinctOperator(Operator):
         self.columns = list(identity) or [column.id for column in schema]
         self.seen = HashedLog()
         self.later = ReorderOperator()
+        self.logs = {"seen": self.seen, **self.later.logs}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         fresh = self._uncovered(inputs[0].ordered().frame, watermark)
@@ -73,18 +73,16 @@ class DistinctOperator(Operator):
     def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
         """End of the cover of each new element's payload by earlier batches."""
         covered = np.full(frame.height, BEFORE_ALL)
-        payload = frame.select(self.columns)
-        for segment, mine, theirs in self.seen.probe(hashes, PAIRS_AT_ONCE):
-            same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
-            np.maximum.at(covered, mine[same], column(segment, UNTIL)[theirs[same]])
+        for segment, mine, theirs in equal_rows(self.seen, frame.select(self.columns), hashes):
+            np.maximum.at(covered, mine, column(segment, UNTIL)[theirs])
         return covered
 
-    def restore(self, state: State) -> None:
-        self.seen = HashedLog(state.segments.get("seen", ()))
-        self.later.restore(State(segments={"waiting": state.segments.get("waiting", [])}))
 
-    def save(self) -> State:
-        return State(segments={"seen": self.seen.segments, **self.later.save().segments})
+def equal_rows(seen: HashedLog, payload: pl.DataFrame, hashes: Hashes) -> Iterator[tuple[Segment, Index, Index]]:
+    """For each segment the pairs (row of `payload`, row of the segment) of equal payloads."""
+    for segment, mine, theirs in seen.probe(hashes):
+        same = same_payloads(gather(payload, mine), gather(segment.frame.select(payload.columns), theirs))
+        yield segment, mine[same], theirs[same]
 
 
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:

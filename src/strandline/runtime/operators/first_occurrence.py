@@ -13,9 +13,8 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, ga
 from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.distinct import same_payloads
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
-from strandline.runtime.state.segments import HashedLog, State
+from strandline.runtime.operators.distinct import equal_rows
+from strandline.runtime.state.segments import HashedLog
 
 
 class FirstOccurrenceOperator(Operator):
@@ -33,7 +32,7 @@ class FirstOccurrenceOperator(Operator):
         self.keys = list(keys)
         self.columns = [column.id for column in source]
         self.values = [(copy.id, column_id) for copy, column_id in values]
-        self.seen = {column_id: HashedLog() for _, column_id in self.values}
+        self.logs = self.seen = {column_id: HashedLog() for _, column_id in self.values}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         frame = inputs[0].ordered().frame
@@ -60,15 +59,8 @@ class FirstOccurrenceOperator(Operator):
         order = np.argsort(hashes)
         rows, payload, hashes = rows[order], gather(payload, order), hashes[order]
         fresh = np.ones(len(rows), dtype=np.bool_)
-        for segment, mine, theirs in seen.probe(hashes, PAIRS_AT_ONCE):
-            same = same_payloads(gather(payload, mine), gather(segment.frame.select(columns), theirs))
-            fresh[mine[same]] = False
+        for _, mine, _ in equal_rows(seen, payload, hashes):
+            fresh[mine] = False
         ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         seen.append(ever, hashes[fresh], watermark.time)
         return rows[fresh]
-
-    def restore(self, state: State) -> None:
-        self.seen = {column_id: HashedLog(state.segments.get(column_id, ())) for _, column_id in self.values}
-
-    def save(self) -> State:
-        return State(segments={column_id: seen.segments for column_id, seen in self.seen.items()})

@@ -9,7 +9,7 @@ from strandline.core.temporal import FOREVER
 from strandline.runtime.kernels.batch import FROM, Batch, gather
 from strandline.runtime.kernels.intervals import expand
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 
 class SplitOperator(Operator):
@@ -28,6 +28,7 @@ class SplitOperator(Operator):
     def __init__(self, length_us: int, repeats: int | None = None) -> None:
         self.length_us, self.repeats = length_us, repeats
         self.rest = SortedLog(FROM)
+        self.logs = {"rest": self.rest}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(watermark.time)), inputs[0]])
@@ -51,9 +52,3 @@ class SplitOperator(Operator):
         moved = start[goes_on] + count[goes_on] * self.length_us
         self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))
         return pieces
-
-    def restore(self, state: State) -> None:
-        self.rest = SortedLog(FROM, state.segments.get("rest", ()))
-
-    def save(self) -> State:
-        return State(segments={"rest": self.rest.segments})

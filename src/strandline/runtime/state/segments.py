@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,29 +21,24 @@ from strandline.runtime.kernels.batch import UNTIL, Index, Times, gather, is_sor
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.probing import matches
 
+_Derived = TypeVar("_Derived")
+
 HASH = "@hash"
+# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
+PAIRS_AT_ONCE = 2_000_000
 
 
+@dataclass(slots=True, eq=False)
 class StateRows:
     """Immutable rows: in memory, or in a file that is opened on access."""
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        frame: pl.DataFrame | None = None,
-        load: Callable[[], pl.DataFrame] | None = None,
-        name: str | None = None,
-        size: int = 0,
-        checksum: int = 0,
-    ) -> None:
-        self.count = count
-        self.name = name  # the file that holds them, None until they are stored
-        self.checksum = checksum
-        self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
-        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as they are
-        self._frame = frame
-        self._load = load
+    count: int
+    size: int
+    _frame: pl.DataFrame | None = None
+    _load: Callable[[], pl.DataFrame] | None = None
+    name: str | None = None  # the file that holds them, None until they are stored
+    checksum: int = 0
+    _derived: dict[str, Any] = field(default_factory=dict)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -52,10 +47,17 @@ class StateRows:
             self._frame, self._load = self._load(), None
         return self._frame
 
+    def derive(self, name: str, compute: Callable[[pl.DataFrame], _Derived]) -> _Derived:
+        """Something computed from the rows, kept as long as they are in memory."""
+        if name not in self._derived:
+            self._derived[name] = compute(self.frame)
+        derived: _Derived = self._derived[name]
+        return derived
+
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
         """Release the rows in memory; they can be loaded again."""
         self._frame, self._load = None, load
-        self.derived = {}
+        self._derived = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class Segment:
 
     @staticmethod
     def of(frame: pl.DataFrame, **facts: int) -> Segment:
-        return Segment(StateRows(frame.height, frame=frame), facts)
+        return Segment(StateRows(frame.height, int(frame.estimated_size()), frame), facts)
 
     @property
     def rows(self) -> int:
@@ -102,19 +104,15 @@ class SortedLog:
     time; runs that have not are not even opened.
     """
 
-    def __init__(self, order: str, segments: Sequence[Segment] = ()) -> None:
+    def __init__(self, order: str) -> None:
         self.order = order
-        self.segments = list(segments)
+        self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame) -> None:
         """Add rows; those with equal times keep their order."""
         if not frame.height:
             return
-        due = times(frame, self.order)
-        if not is_sorted(due):
-            frame = gather(frame, np.argsort(due, kind="stable"))
-            due = times(frame, self.order)
-        self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
+        self.segments.append(self._run(frame))
         while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
             self._merge(window)
 
@@ -141,11 +139,29 @@ class SortedLog:
 
     def _merge(self, window: slice) -> None:
         parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
-        frame = pl.concat(parts, rechunk=True)
+        self.segments[window] = [self._run(pl.concat(parts, rechunk=True))]
+
+    def _run(self, frame: pl.DataFrame) -> Segment:
         due = times(frame, self.order)
-        frame = gather(frame, np.argsort(due, kind="stable"))
-        due = times(frame, self.order)
-        self.segments[window] = [Segment.of(frame, consumed=0, next=int(due[0]))]
+        if not is_sorted(due):
+            frame = gather(frame, np.argsort(due, kind="stable"))
+        return Segment.of(frame, consumed=0, next=int(due.min()))
+
+
+class HeldRows:
+    """Rows that every batch writes again as a whole: few, or all of them changed."""
+
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._empty = pl.DataFrame(schema=schema)
+        self.frame = self._empty
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [Segment.of(self.frame)] if self.frame.height else []
+
+    @segments.setter
+    def segments(self, segments: Sequence[Segment]) -> None:
+        self.frame = segments[0].frame if segments else self._empty
 
 
 class HashedLog:
@@ -155,8 +171,8 @@ class HashedLog:
     that can match, so a probe costs per match and per segment, not per stored row.
     """
 
-    def __init__(self, segments: Sequence[Segment] = ()) -> None:
-        self.segments = list(segments)
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
@@ -173,7 +189,7 @@ class HashedLog:
         """Drop the segments whose last element has expired."""
         self.segments = [s for s in self.segments if s.facts["until"] > now]
 
-    def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
+    def probe(self, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
         `hashes` should be sorted: then the probes walk through the tables in order, which is good for the cache.
@@ -196,34 +212,27 @@ def _hashed_segment(frame: pl.DataFrame) -> Segment:
 
 def column(segment: Segment, name: str) -> Times:
     """A time column of a segment's rows as an array, loaded once."""
-    derived = segment.stored.derived
-    if name not in derived:
-        derived[name] = times(segment.frame, name)
-    values: Times = derived[name]
-    return values
+    return segment.stored.derive(name, lambda frame: times(frame, name))
 
 
-def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
+def probe_segment(segment: Segment, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Index, Index]]:
     """The pairs with equal hashes of `hashes` and one segment."""
     if not segment.rows or not len(hashes):
         return
     begin = 0
     while begin < len(hashes):
-        rows, segment_rows, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        rows, segment_rows, begin = matches(hashes, *segment.stored.derive("table", _lookup_table), begin, limit)
         yield rows, segment_rows
 
 
-def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
-    if "table" not in segment.stored.derived:
-        stored: Hashes = segment.frame.get_column(HASH).to_numpy()
-        bits = max(1, segment.rows.bit_length() - 1)
-        shift = np.uint64(64 - bits)
-        counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
-        table = np.zeros((1 << bits) + 1, dtype=np.uint32)
-        table[1:] = np.cumsum(counts)
-        segment.stored.derived["table"] = (stored, table, shift)
-    result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
-    return result
+def _lookup_table(frame: pl.DataFrame) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    stored: Hashes = frame.get_column(HASH).to_numpy()
+    bits = max(1, frame.height.bit_length() - 1)
+    shift = np.uint64(64 - bits)
+    counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
+    table = np.zeros((1 << bits) + 1, dtype=np.uint32)
+    table[1:] = np.cumsum(counts)
+    return stored, table, shift
 
 
 # The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
