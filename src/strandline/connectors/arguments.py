@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from strandline.core.errors import Span, StrandlineError
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret, concealed
@@ -9,7 +11,11 @@ from strandline.logical.catalog import Argument, SourceCall
 
 
 class CallArguments:
-    """Arguments of a connector call. Subclasses define the class of `error`."""
+    """Arguments of a connector call. Subclasses define the class, the code and the hint of its errors."""
+
+    error_class: ClassVar[type[StrandlineError]]
+    error_code: ClassVar[str]
+    error_hint: ClassVar[str]
 
     def __init__(self, call: SourceCall, span: Span | None = None) -> None:
         self.call = call
@@ -49,7 +55,8 @@ class CallArguments:
             raise self.error(f"{name} of {self.call.function}() must be a non-empty text or secret('env:NAME')")
         return concealed(value)
 
-    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Argument:
+    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
+        """The value of an option, which is of that kind, or the default."""
         value = self.left.pop(name, default)
         if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise self.error(f"invalid value of option {name} of {self.call.function}(): {shown(name, value)}")
@@ -62,7 +69,7 @@ class CallArguments:
             raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
 
     def error(self, message: str) -> StrandlineError:
-        raise AssertionError("subclasses define the error class")
+        return self.error_class(message, code=self.error_code, hint=self.error_hint, span=self.span)
 
 
 def shown(option: str, value: Argument) -> str:

@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from strandline.core.errors import SinkError
 from strandline.core.security.allow import Allow, Reach
 from strandline.core.temporal import Instant
 from strandline.core.types import Schema
-from strandline.logical.catalog import Argument
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 
@@ -56,16 +55,9 @@ class ResumePoint:
 class SinkArguments(CallArguments):
     """The arguments of a sink function."""
 
-    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
-        return super().option(name, kind, default)  # of that kind, as was checked
-
-    def error(self, message: str) -> SinkError:
-        return SinkError(
-            message,
-            code="sink-argument",
-            hint="docs/connectors.md lists the sinks and their options.",
-            span=self.span,
-        )
+    error_class = SinkError
+    error_code = "sink-argument"
+    error_hint = "docs/connectors.md lists the sinks and their options."
 
 
 class SinkWriter:

@@ -20,7 +20,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 import pyarrow as pa
@@ -84,11 +84,15 @@ class StoreBusy(Exception):
 
 
 class Store(ABC):
-    """Interface of a database for table sinks."""
+    """A database of table sinks: the statements that all of them understand, and the methods in which they differ."""
 
     location: str  # for messages
+    unreachable: str  # the hint for a database that cannot be opened
     busy_seconds: float | None = None  # maximum wait for a foreign lock; None for no limit
-    unreachable: str = ""  # the hint for a database that cannot be opened
+    batches: str = BATCHES  # the table of batches, quoted
+    parameter: ClassVar[str]  # the place of a value in a statement
+    row_lock: ClassVar[str] = ""  # the clause that keeps a row from others until the end of the transaction
+    forever: ClassVar[str]  # the progress of a finished query
 
     def exists(self) -> bool:
         """True if the database exists; the check must not create one."""
@@ -99,29 +103,55 @@ class Store(ABC):
         """All or nothing."""
 
     @abstractmethod
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """The cursor of a statement."""
+
+    @abstractmethod
+    def type_of(self, kind: Type) -> str:
+        """The type of a column."""
+
+    def quote(self, name: str) -> str:
+        """The name of a column in a statement."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def quote_table(self, name: str) -> str:
+        return self.quote(name)
+
     def lock(self, sink: str) -> RecordedTable | None:
         """The row of a sink, kept from others until the end of the transaction; None without one."""
+        statement = f"SELECT owner, query, batch FROM {self.batches} WHERE sink = {self.parameter}{self.row_lock}"
+        row = self.execute(statement, (sink,)).fetchone()
+        return None if row is None else RecordedTable(*row)
 
-    @abstractmethod
-    def make_batches_table(self) -> None: ...
+    def make_batches_table(self) -> None:
+        self.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.batches} (sink TEXT PRIMARY KEY, owner TEXT NOT NULL, query TEXT NOT"
+            f" NULL, batch {self.type_of(BIGINT)} NOT NULL, complete_until {self.type_of(_INSTANT)})"
+        )
 
-    @abstractmethod
     def enter(self, sink: str, owner: str, query: str) -> None:
         """A row for a new sink, without a batch."""
+        values = ", ".join([self.parameter] * 3)
+        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, -1, NULL)", (sink, owner, query))
 
-    @abstractmethod
-    def remember(self, sink: str, batch: int, complete_until: Instant) -> None: ...
+    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
+        place = self.parameter
+        statement = f"UPDATE {self.batches} SET batch = {place}, complete_until = {place} WHERE sink = {place}"
+        self.execute(statement, (batch, progress_text(complete_until, self.forever), sink))
 
     @abstractmethod
     def columns(self, table: str) -> list[str] | None:
         """The columns of a table, or None if there is none."""
 
-    @abstractmethod
-    def is_empty(self, table: str) -> bool: ...
+    def is_empty(self, table: str) -> bool:
+        return self.execute(f"SELECT 1 FROM {self.quote_table(table)} LIMIT 1").fetchone() is None
 
-    @abstractmethod
     def create(self, table: TableSpec) -> None:
         """Make a table unless there is one."""
+        columns = [f"{self.quote(name)} {self.type_of(kind)}" for name, kind in table.columns]
+        if table.keyed:
+            columns[table.names.index(ROW_ID)] += " PRIMARY KEY"
+        self.execute(f"CREATE TABLE IF NOT EXISTS {self.quote_table(table.name)} ({', '.join(columns)})")
 
     @abstractmethod
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
@@ -136,15 +166,15 @@ class Store(ABC):
         """All rows, in the form of `encoded`."""
 
     @abstractmethod
+    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
+        """An array as a text that the database understands."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
     @abstractmethod
     def cancel(self, insistent: bool) -> None:
         """Cancel a waiting statement from another thread; `insistent` if a request did not help."""
-
-    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
-        """An array as a text that the database understands."""
-        raise AssertionError("subclasses define the form of arrays")
 
 
 class TableWriter(SinkWriter):
@@ -155,9 +185,10 @@ class TableWriter(SinkWriter):
         self._query, self._columns, self._shows = query, columns, shows
         self._payload = [f"c{number}" for number in range(len(columns))]
         named = tuple((column.name, column.type) for column in columns)
-        elements = ((VALID_FROM, _INSTANT), (VALID_UNTIL, _INSTANT))
-        self._main = TableSpec(table, (*named, *elements) if shows == "elements" else (*named, (ROW_ID, BIGINT)),
-                               keyed=shows == "snapshot")  # fmt: skip
+        if shows == "elements":
+            self._main = TableSpec(table, (*named, (VALID_FROM, _INSTANT), (VALID_UNTIL, _INSTANT)))
+        else:
+            self._main = TableSpec(table, (*named, (ROW_ID, BIGINT)), keyed=True)
         times = ((VALID_FROM, BIGINT), (VALID_UNTIL, BIGINT))
         self._ends = TableSpec(f"{table}__ends", ((ROW_ID, BIGINT), times[1]), keyed=True)
         self._waiting = TableSpec(f"{table}__waiting", ((ROW_ID, BIGINT), *named, *times), keyed=True)

@@ -36,7 +36,7 @@ class EventsSource(Source):
         return {"function": "events"}
 
     def check(self, span: Span | None) -> None:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         arguments.done(most=1)
         if self.stream.source.arguments and not isinstance(self.stream.source.arguments[0], str):
             raise arguments.error("events() needs the name of a directory")

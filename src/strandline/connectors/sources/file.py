@@ -60,10 +60,10 @@ class FileSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = SourceArguments(stream)
+        arguments = SourceArguments(stream.source)
         self.pattern = str(arguments.positional(0, "a path or a glob, as in file('trades/*.parquet')"))
-        self.follow = bool(arguments.option("follow", bool, False))
-        self.end_marker = str(arguments.option("end_marker", str, "_END"))
+        self.follow = arguments.option("follow", bool, False)
+        self.end_marker = arguments.option("end_marker", str, "_END")
         self.options = _options(stream, arguments, self.follow)
         arguments.done(most=1)
         if os.path.isdir(self.pattern):
@@ -114,7 +114,7 @@ class FileSource(Source):
         for path in files:
             if self.options.kind_of(path) is None:
                 message = f"unknown format of {self.folder.full(path)}; add format => 'parquet', 'csv' or 'json'"
-                raise SourceArguments(self.stream, span).error(message)
+                raise SourceArguments(self.stream.source, span).error(message)
         if not self.follow and len(files) <= FILES_CHECKED:
             self._check_columns(files, span)
 
@@ -340,23 +340,14 @@ def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> Fi
     if compression not in (None, "none", "gzip", "zstd", "bz2"):
         raise arguments.error(f"compression of file() must be 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
     name = arguments.option("encoding", str, None)
-    encoding = None if name is None else known_encoding(str(name))
+    encoding = None if name is None else known_encoding(name)
     if name is not None and encoding is None:
         raise arguments.error(f"unknown encoding '{name}' of file(); examples are 'utf-8', 'latin-1', 'utf-16'")
-    header = bool(arguments.option("header", bool, True))
+    header = arguments.option("header", bool, True)
     max_line = arguments.option("max_line", int, 16_777_216)
-    assert isinstance(max_line, int)
     if not 1 <= max_line <= _MOST_LINE:
         raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
-    return FileOptions(
-        stream,
-        None if format_ is None else str(format_),
-        header,
-        None if compression is None else str(compression),
-        encoding,
-        max_line,
-        follow,
-    )
+    return FileOptions(stream, format_, header, compression, encoding, max_line, follow)
 
 
 def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:

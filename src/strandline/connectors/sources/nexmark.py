@@ -38,7 +38,7 @@ class NexmarkSource(Source):
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
         self._began: Instant | None = None
-        arguments = SourceArguments(stream)
+        arguments = SourceArguments(stream.source)
         self.kind = _kind(arguments)
         events = arguments.option("events", (int, NoneType), 100000)
         rate = arguments.option("rate", (int, float, str), 10000)
@@ -73,7 +73,7 @@ class NexmarkSource(Source):
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:
             if name not in KINDS[self.kind]:
-                raise SourceArguments(self.stream, span).error(
+                raise SourceArguments(self.stream.source, span).error(
                     f'nexmark() has no column "{name}"; a {self.kind} has {", ".join(KINDS[self.kind])}'
                 )
 

@@ -68,7 +68,7 @@ class RateSource(Source):
 
     def check(self, span: Span | None) -> None:
         options = self._options(span)
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         keys = _key_names(options)
         for name, kind in self.stream.columns:
             if name == self.stream.time_column:
@@ -83,7 +83,7 @@ class RateSource(Source):
                 )
 
     def _options(self, span: Span | None = None) -> _Options:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         rate = arguments.option("rows_per_second", (int, float, str), 100)
         total = arguments.option("total", int, None)
         start = arguments.option("start", str, None)

@@ -19,7 +19,7 @@ class RowsSource(Source):
     traits = Traits(True, True, True, "the rows are in the statement")
 
     def check(self, span: Span | None) -> None:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         arguments.done(most=len(self.stream.source.arguments))
         width = len(self.stream.columns)
         for number, row in enumerate(self.stream.source.arguments, 1):
