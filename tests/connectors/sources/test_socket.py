@@ -146,7 +146,7 @@ def test_who_sends_faster_than_we_read_must_wait() -> None:
             while True:
                 connection.sendall(lines(range(1000)))
         kept = source.received.kept
-        assert source.receiver.is_full
+        assert source.is_full
         end, _ = source.advance(0, 10**9)
         source.advance(end, 10**9)  # so those are read
         connection.settimeout(20)
