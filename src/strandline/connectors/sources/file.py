@@ -7,6 +7,7 @@ or something that cannot be read. A worker reads units, and makes sure that they
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from bisect import bisect_right
@@ -18,10 +19,10 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source, SourceArguments
-from strandline.connectors.sources.conversion import conform, converts_always
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments
+from strandline.connectors.sources.conversion import conform, converts_always, reject, show_bytes
 from strandline.connectors.sources.files import planning
-from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range, show_bytes
+from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
 from strandline.connectors.sources.files.parquet import (
     READ_ERRORS,
@@ -31,9 +32,10 @@ from strandline.connectors.sources.files.parquet import (
     why_unreadable,
 )
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
+from strandline.connectors.sources.files.records import too_long
 from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, static_base
 from strandline.connectors.sources.files.units import FileRange, FileRangeLog, shared_log
-from strandline.connectors.sources.json_lines import conform_lines, no_rows
+from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import FilePath, Reach, glob_reaches
@@ -267,7 +269,7 @@ class FileSource(Source):
             longest = self.options.max_line
             lines = data.split(b"\n")
             overlong = np.array([len(line) > longest for line in lines], np.bool_)
-            problem = planning.too_long(longest)
+            problem = too_long(longest)
             entries = [(numbers[n], problem, show_bytes(lines[n])) for n in np.flatnonzero(overlong).tolist()]
             yield reject(self.stream, location, entries)
             data = b"\n".join(line for line, is_long in zip(lines, overlong, strict=True) if not is_long)
@@ -278,31 +280,27 @@ class FileSource(Source):
     def _bytes_of(self, unit: FileRange) -> bytes:
         """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
         form = FileFormat(unit.compression, unit.encoding, unit.skips)
-        paths: list[str | None] = [unit.path, None]
-        for path in paths:
-            path = path or self.folder.named_by_inode(InputFile(unit.path, unit.inode))
-            if path is None:
-                continue
-            try:
-                data = read_range(self.folder.full(path), form, unit.begin, unit.end)
-            except OSError:
-                continue
-            if len(data) == unit.end - unit.begin and zlib.crc32(data) == unit.checksum:
-                return form.decode(data) if form.seekable else data
+        for path in self._places_of(unit):
+            with contextlib.suppress(OSError):
+                data = read_range(path, form, unit.begin, unit.end)
+                if len(data) == unit.end - unit.begin and zlib.crc32(data) == unit.checksum:
+                    return form.decode(data)
         raise file_changed(self.folder.full(unit.path))
+
+    def _places_of(self, unit: FileRange) -> Iterator[str]:
+        """Where the file of a unit may lie: under its name, or under the one that it has been given since."""
+        yield self.folder.full(unit.path)
+        if (renamed := self.folder.named_by_inode(unit.path, unit.inode)) is not None:
+            yield self.folder.full(renamed)
 
     # Parquet.
 
     def _path_of_parquet(self, unit: FileRange) -> str:
         """Present location of the file of a unit, with the footer that was planned."""
-        for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
-            if path is None:
-                continue
-            try:
-                if footer_checksum(self.folder.full(path)) == unit.checksum:
-                    return self.folder.full(path)
-            except OSError:
-                continue
+        for path in self._places_of(unit):
+            with contextlib.suppress(OSError):
+                if footer_checksum(path) == unit.checksum:
+                    return path
         raise file_changed(self.folder.full(unit.path))
 
     def _read_parquet(self, unit: FileRange, location: str, columns: frozenset[str]) -> Chunk:
@@ -320,16 +318,12 @@ class FileSource(Source):
             chunk = conform(raw, self.stream, location, unit.row)
         except READ_ERRORS as error:
             problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
-            return replace(
-                reject(self.stream, location, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
-            )
+            reached = self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
+            return replace(reject(self.stream, location, [(unit.row, problem, "")]), reached=reached)
         every = frozenset(name for name, _ in self.stream.columns)
         if len(chosen) == len(every):
             return chunk
         return replace(chunk, whole=lambda: self._read_parquet(unit, location, every).rows)
-
-    def _latest_if_timed(self, path: str, unit: FileRange) -> Instant:
-        return self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
 
 
 def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> FileOptions:
@@ -348,9 +342,3 @@ def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> Fi
     if not 1 <= max_line <= _MOST_LINE:
         raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
     return FileOptions(stream, format_, header, compression, encoding, max_line, follow)
-
-
-def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:
-    """A chunk of rejected entries: row, reason and content of each."""
-    rejected = pl.DataFrame([(location, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
-    return Chunk(no_rows(stream), rejected, read=len(rows))

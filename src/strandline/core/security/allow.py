@@ -141,9 +141,14 @@ class Allow:
 _KINDS = ("dir", "host", "connector", "function", "secret")
 
 
+def first_wildcard(pattern: str) -> int:
+    """Position of the first wildcard of a glob; its length without one."""
+    return min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
+
+
 def glob_reaches(pattern: str) -> list[Reach]:
     """Resources of a glob: all below its directory, wherever links lead, and the present matches."""
-    wildcard = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
+    wildcard = first_wildcard(pattern)
     directory = os.path.dirname(pattern[:wildcard]) if wildcard < len(pattern) else pattern
     if ".." in pattern[wildcard:].split("/"):  # it leads out again, from directories that there may be later
         return [Unconfined(f"the pattern {pattern} with .. after a wildcard")]

@@ -29,7 +29,7 @@ from strandline.connectors.sources.files.planning import (
     problem_unit,
 )
 from strandline.connectors.sources.files.units import FileRange, ListedFile
-from strandline.core.security.allow import Allow, FilePath
+from strandline.core.security.allow import Allow, FilePath, first_wildcard
 
 SETTLE_SECONDS = 2.0
 LOOKS_SHARE: Final = 0.1  # of the time that is spent on listing a directory
@@ -38,8 +38,7 @@ LONGEST_PAUSE: Final = 2.0  # seconds between two polls
 
 def static_base(pattern: str) -> str:
     """The directory before the first wildcard."""
-    cut = min((pattern.index(c) for c in "*?[" if c in pattern), default=len(pattern))
-    return os.path.dirname(pattern[:cut])
+    return os.path.dirname(pattern[: first_wildcard(pattern)])
 
 
 class FollowedDirectory:
@@ -81,13 +80,13 @@ class FollowedDirectory:
             return False
         return file.size != _DIRECTORY or replace(self.options, format=None).kind_of(name) is not None
 
-    def named_by_inode(self, file: InputFile) -> str | None:
+    def named_by_inode(self, path: str, inode: int) -> str | None:
         """The path, in the same directory, of a file that has lost its name."""
-        directory = os.path.dirname(file.path)
+        directory = os.path.dirname(path)
         try:
             with os.scandir(self.full(directory) or ".") as entries:
                 for entry in entries:
-                    if entry.inode() == file.inode and not entry.is_symlink():
+                    if entry.inode() == inode and not entry.is_symlink():
                         return os.path.join(directory, entry.name)
         except OSError:
             pass
@@ -232,7 +231,8 @@ class FileTracker:
                 moved.is_rotated = True
                 self._changed(moved, listed, now)
             else:
-                arrived.append(self._arrived(listed, now))
+                file = InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now)
+                arrived.append(self._add(file))
         for path in lost:
             tracked = self._files.get(path)
             if tracked is not None and path not in current:
@@ -249,9 +249,6 @@ class FileTracker:
             self._lost_name(file, now)
         elif (listed.size, listed.changed) != (file.size, file.changed):
             self._changed(file, listed, now)
-
-    def _arrived(self, listed: ListedFile, now: float) -> InputFile:
-        return self._add(InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now))
 
     def _is_renamed(self, tracked: InputFile, listed: ListedFile, current: dict[str, ListedFile]) -> bool:
         """True if a tracked file has another name now. Inodes are reused, so the content that was read must match as
@@ -270,28 +267,20 @@ class FileTracker:
             return listed.size >= tracked.offset and fingerprint(path, tracked.offset) == tracked.mark
         if (listed.size, listed.changed) == (tracked.size, tracked.changed):
             return True
-        try:
-            return listed.size == tracked.size and content_mark(path, tracked.is_parquet) == tracked.mark
-        except OSError:
-            return False
+        return listed.size == tracked.size and content_mark(path, tracked.is_parquet) == tracked.mark
 
     def _lost_name(self, file: InputFile, now: float) -> None:
         """A file lies no longer where it was: it has been renamed, and its rest is read under the new name; or it is
         gone, and what was not read of it is lost."""
         self._files.pop(file.path, None)
-        path = self.folder.named_by_inode(file)
+        path = self.folder.named_by_inode(file.path, file.inode)
         if path is not None and path not in self._files and not file.is_rejected:
-            try:
-                status = os.stat(self.folder.full(path))
-            except OSError:
-                status = None
-            if status is not None:
-                listed = ListedFile(path, status.st_ino, status.st_size, status.st_mtime_ns)
-                if not file.offset or self._has_content_of(file, listed):
-                    self._move(file, path)
-                    file.is_rotated = True
-                    self._changed(file, listed, now)
-                    return
+            listed = _listed(path, self.folder.full(path))
+            if listed is not None and (not file.offset or self._has_content_of(file, listed)):
+                self._move(file, path)
+                file.is_rotated = True
+                self._changed(file, listed, now)
+                return
         file.units = None
         if file.is_queued:
             self._queue.remove(file)
@@ -309,16 +298,18 @@ class FileTracker:
         was = (file.size, file.changed)
         file.inode, file.size, file.changed, file.since = listed.inode, listed.size, listed.changed, now
         self._by_inode[file.inode] = file
+        path = self.folder.full(file.path)
         if file.is_rejected and was != (file.size, file.changed):
-            file.is_rejected = file.is_done = False
-            file.offset, file.row, file.mark, file.units = 0, 1, None, None
+            file.is_rejected = False
+            file.start_over()
             self._enqueue(file)
         elif file.is_rejected:
             return
         elif not file.offset:
             self._enqueue(file)
         elif not file.grows:
-            if was == (file.size, file.changed) or self._has_mark(file, was[0]):
+            is_same = was == (file.size, file.changed)
+            if is_same or (file.size == was[0] and content_mark(path, file.is_parquet) == file.mark):
                 if not file.is_done:
                     self._enqueue(file)
             elif file.is_done:
@@ -330,23 +321,16 @@ class FileTracker:
         elif file.size < file.offset:
             self._notices.append(self._cut_off(file))
             self._enqueue(file)
-        elif was != (file.size, file.changed) and fingerprint(self.folder.full(file.path), file.offset) != file.mark:
+        elif was != (file.size, file.changed) and fingerprint(path, file.offset) != file.mark:
             self._notices.append(self._changed_before(file))
         elif file.size > file.offset:
             file.is_done = False
             self._enqueue(file)
 
-    def _has_mark(self, file: InputFile, size: int) -> bool:
-        """True if a file that does not grow was only touched."""
-        try:
-            return file.size == size and content_mark(self.folder.full(file.path), file.is_parquet) == file.mark
-        except OSError:
-            return False
-
     def _cut_off(self, file: InputFile) -> FileRange:
         """A file that is shorter than its read part starts again."""
-        read, file.units = file.offset, None
-        file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
+        read = file.offset
+        file.start_over()
         problem = (
             f"the file was truncated to {file.size:,} bytes after {read:,} were read: it is read from its start, "
             "and rows appended before that may be lost"
