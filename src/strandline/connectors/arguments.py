@@ -62,6 +62,11 @@ class CallArguments:
             raise self.error(f"invalid value of option {name} of {self.call.function}(): {shown(name, value)}")
         return value
 
+    def dotted(self) -> dict[str, str | Secret]:
+        """The options with a dot in their name, which are settings of a library."""
+        names = [name for name in self.left if "." in name]
+        return {name: text_of(self.left.pop(name)) for name in names}
+
     def done(self, most: int) -> None:
         if len(self.call.arguments) > most:
             raise self.error(f"{self.call.function}() takes at most {most} positional arguments")
@@ -70,6 +75,13 @@ class CallArguments:
 
     def error(self, message: str) -> StrandlineError:
         return self.error_class(message, code=self.error_code, hint=self.error_hint, span=self.span)
+
+
+def text_of(value: Argument) -> str | Secret:
+    """An argument as a text; a secret stays one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, Secret) else str(value)
 
 
 def shown(option: str, value: Argument) -> str:

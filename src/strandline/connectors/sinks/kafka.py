@@ -27,11 +27,11 @@ from strandline.connectors.sinks.base import (
     refuse_duplicate_columns,
 )
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
-from strandline.connectors.sinks.webhook import pairs
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Reach
 from strandline.core.security.kafka import kafka_reaches
+from strandline.core.security.redaction import HIDDEN, is_sensitive
 from strandline.core.security.secret import Secret, reveal
 from strandline.core.types import Schema
 from strandline.runtime.result import result_schema
@@ -68,11 +68,10 @@ class Kafka(Sink):
         servers, topic = arguments.required(0, "servers"), arguments.required(1, "topic")
         key = arguments.option("key", str, None)
         transactional = arguments.option("transactional", bool, True)
-        settings = arguments.option("settings", list, None)
-        dotted = {name: arguments.left.pop(name) for name in list(arguments.left) if "." in name}
+        settings = arguments.option("settings", list, [])
+        dotted = arguments.dotted()
         arguments.done(most=2)
-        texts = {name: value if isinstance(value, Secret) else _text(value) for name, value in dotted.items()}
-        return cls(servers, topic, key, transactional, {**pairs(arguments, "settings", settings, "="), **texts})
+        return cls(servers, topic, key, transactional, {**_parse_settings(arguments, settings), **dotted})
 
     def reaches(self) -> list[Reach]:
         return kafka_reaches(self.servers, self.settings)
@@ -95,6 +94,18 @@ class Kafka(Sink):
     @property
     def display_location(self) -> str:
         return f"{self.servers}, topic {self.topic}"
+
+
+def _parse_settings(arguments: SinkArguments, pairs: list[object]) -> dict[str, str | Secret]:
+    """The option `settings => ('name=value', …)`."""
+    settings: dict[str, str | Secret] = {}
+    for pair in pairs:
+        name, between, content = str(pair).partition("=")
+        if isinstance(pair, Secret) or not between or not name.strip():
+            shown = HIDDEN if is_sensitive(str(pair)) else repr(pair)
+            raise arguments.error(f"option settings has texts of the form 'name= value', not {shown}")
+        settings[name.strip()] = content.strip()
+    return settings
 
 
 class _KafkaWriter(SinkWriter):
@@ -248,7 +259,3 @@ class _KafkaWriter(SinkWriter):
 
     def close(self) -> None:
         self._producer = None
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

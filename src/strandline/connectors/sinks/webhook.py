@@ -6,7 +6,6 @@ import base64
 import json
 import random
 import re
-import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.log import SINK, WARNING, log_event
 from strandline.core.security.allow import Allow, Host, Reach
-from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
+from strandline.core.security.redaction import redact
 from strandline.core.security.secret import Secret, concealed, reveal
 from strandline.core.types import Schema
 from strandline.runtime.result import result_schema
@@ -39,7 +38,7 @@ _RETRIED_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
-_OURS: Final = (
+_OURS: Final = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -48,7 +47,7 @@ _OURS: Final = (
     "expect",
     "upgrade",
     "te",
-)
+]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -119,18 +118,6 @@ class Webhook(Sink):
         return repr(self.url) if isinstance(self.url, Secret) else redact(self.url)
 
 
-def pairs(arguments: SinkArguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
-    """An option such as `('name=value', …)`."""
-    entries = {}
-    for value in values or []:
-        name, between, content = str(value).partition(separator)
-        if isinstance(value, Secret) or not between or not name.strip():
-            content = HIDDEN if is_sensitive(str(value)) else repr(value)
-            raise arguments.error(f"option {option} has texts of the form 'name{separator} value', not {content}")
-        entries[name.strip()] = content.strip()
-    return entries
-
-
 def _headers(lines: list[object]) -> dict[str, str | Secret]:
     """The headers of `('Name: value', secret('env:LINE'), …)`; a secret is a whole line, and is read later."""
     headers: dict[str, str | Secret] = {}
@@ -166,7 +153,6 @@ class _WebhookWriter(SinkWriter):
     def __init__(self, sink: Webhook, query: str) -> None:
         self._sink, self._query = sink, query
         self._owner = ""
-        self._closing = threading.Event()
         self._exchange: HttpExchange | None = None
         self._address: Address | None = None
         self._credentials: dict[str, str] = {}
@@ -216,7 +202,7 @@ class _WebhookWriter(SinkWriter):
     def _post(self, body: bytes, key: str) -> None:
         pause = _FIRST_PAUSE
         for attempt in range(1, self._sink.attempts + 1):
-            if self._closing.is_set():
+            if self.stopping.is_set():
                 raise interrupted(self._sink.display_location)
             try:
                 response = self._exchanged(body, key)
@@ -235,9 +221,9 @@ class _WebhookWriter(SinkWriter):
                 wait = min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0)
                 about = {"attempt": attempt + 1, "attempts": self._sink.attempts, "pause_s": wait}
                 log_event(SINK, WARNING, "sink retried", location=self._sink.display_location, message=problem, **about)
-                self._closing.wait(wait)
+                self.stopping.wait(wait)
                 pause *= 2
-        if self._closing.is_set():
+        if self.stopping.is_set():
             raise interrupted(self._sink.display_location)
         raise SinkError(
             f"cannot send a batch of {self._query} to {self._sink.display_location}",
@@ -293,7 +279,6 @@ class _WebhookWriter(SinkWriter):
 
     def interrupt(self) -> None:
         super().interrupt()
-        self._closing.set()
         if self._exchange is not None:
             self._exchange.interrupt(_GRACE)
 

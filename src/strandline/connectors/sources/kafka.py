@@ -53,7 +53,7 @@ class KafkaSource(Source):
         self.until = arguments.option("until", str, None)
         self.max_rows = arguments.option("max_rows", int, None)
         group = arguments.option("group_id", str, "strandline")
-        self.settings = {key: arguments.left.pop(key) for key in list(arguments.left) if "." in key}
+        self.settings = arguments.dotted()
         arguments.done(most=1)
         if name is None:
             raise arguments.error("kafka() needs a topic: kafka('localhost:9092', topic => 'trades')")

@@ -17,7 +17,6 @@ from strandline.connectors.sources.kafka_offsets import PartitionRead
 from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
-from strandline.logical.catalog import Argument
 
 ANSWER_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
@@ -87,10 +86,10 @@ class Messages:
 class Topic:
     """Client of one topic in one process; connects on first use."""
 
-    def __init__(self, servers: str, name: str, settings: Mapping[str, Argument]) -> None:
+    def __init__(self, servers: str, name: str, settings: Mapping[str, str | Secret]) -> None:
         self.servers = servers
         self.name = name
-        self.settings = {key: _as_text(value) for key, value in settings.items()}
+        self.settings = settings
         self._admin: Any = None
         self._said: list[str] = []
 
@@ -293,9 +292,3 @@ class Topic:
 
     def _last_words(self) -> str | None:
         return f"Last error: {self._said[-1]}." if self._said else None
-
-
-def _as_text(value: Argument) -> str | Secret:
-    if isinstance(value, Secret):
-        return value
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

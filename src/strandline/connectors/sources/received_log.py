@@ -21,7 +21,7 @@ import polars as pl
 
 from strandline.connectors.sources.base import Chunk
 from strandline.connectors.sources.json_lines import conform_lines
-from strandline.core.durable import HeadFile, sync_directory
+from strandline.core.durable import HeadFile, sync_directory, write_all
 from strandline.core.errors import SourceError, damaged
 from strandline.logical.catalog import BaseStream
 
@@ -129,13 +129,11 @@ class ReceivedLog:
         with self._writing:
             if self._file is None:
                 raise OSError("the stream is closed")
-            before = self._size
             try:
                 self._write(_block(lines))
             except OSError:
                 # A full disk: the rest of a block would be taken for a part of the next one.
-                os.truncate(self._path(self._starts[-1]), before)
-                self._size = before
+                os.truncate(self._path(self._starts[-1]), self._size)
                 raise
             self.written += len(lines)
             mine = self.written
@@ -145,11 +143,8 @@ class ReceivedLog:
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
-        left = memoryview(data)
-        while left:
-            count = os.write(self._file, left)
-            self._size += count
-            left = left[count:]
+        write_all(self._file, data)
+        self._size += len(data)
 
     def _flush(self) -> None:
         with self._writing:
