@@ -22,9 +22,7 @@ from strandline.connectors.sinks.sql_table import (
     StoreLost,
     TableSink,
     TableSpec,
-    failures,
     form_of,
-    shows_of,
 )
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
@@ -81,7 +79,7 @@ class PostgreSQL(TableSink):
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
         dsn, table = arguments.required_or_secret(0, "dsn"), arguments.required(1, "table")
-        shows = shows_of(arguments)
+        shows = cls.shows_of(arguments)
         password = arguments.secret(arguments.option("password", (str, Secret), None), "password")
         arguments.done(most=2)
         return cls(dsn, table, shows, password)
@@ -153,7 +151,7 @@ class _PostgreSQLStore(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.location, (self._psycopg.Error, UnicodeError)):
+        with self.failures((self._psycopg.Error, UnicodeError)):
             try:
                 try:
                     connection.execute("SELECT 1")

@@ -102,6 +102,14 @@ class Store(ABC):
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing."""
 
+    @contextmanager
+    def failures(self, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+        """Convert errors of the database to sink errors."""
+        try:
+            yield
+        except errors as error:
+            raise _refused(self.location, " ".join(str(error).split())) from None
+
     @abstractmethod
     def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         """The cursor of a statement."""
@@ -419,15 +427,6 @@ def progress_text(complete_until: Instant, forever: str) -> str | None:
     return str(pl.select(instant_text(pl.lit(complete_until))).item())
 
 
-@contextmanager
-def failures(location: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Convert database errors to sink errors."""
-    try:
-        yield
-    except errors as error:
-        raise _refused(location, " ".join(str(error).split())) from None
-
-
 def _refused(location: str, reason: str) -> SinkError:
     return SinkError(
         f"cannot write to {location}",
@@ -456,6 +455,15 @@ class TableSink(Sink):
             )
         return TableWriter(self.store(), self.table, self.shows, query, columns)
 
+    @staticmethod
+    def shows_of(arguments: SinkArguments) -> Shows:
+        shows: Shows = arguments.option("shows", str, "elements")
+        if shows not in get_args(Shows):
+            raise arguments.error(
+                f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
+            )
+        return shows
+
     @abstractmethod
     def store(self) -> Store: ...
 
@@ -463,12 +471,3 @@ class TableSink(Sink):
     def location(self) -> str:
         # The server may move; the row in strandline_batches identifies the table.
         return f"{self.kind} {self.table} {self.shows}"
-
-
-def shows_of(arguments: SinkArguments) -> Shows:
-    shows: Shows = arguments.option("shows", str, "elements")
-    if shows not in get_args(Shows):
-        raise arguments.error(
-            f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
-        )
-    return shows

@@ -13,17 +13,7 @@ from typing import ClassVar, Final, Self
 import polars as pl
 
 from strandline.connectors.sinks.base import SinkArguments
-from strandline.connectors.sinks.sql_table import (
-    ROW_ID,
-    Shows,
-    Store,
-    StoreBusy,
-    TableSink,
-    TableSpec,
-    failures,
-    form_of,
-    shows_of,
-)
+from strandline.connectors.sinks.sql_table import ROW_ID, Shows, Store, StoreBusy, TableSink, TableSpec, form_of
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import FilePath, Reach
@@ -54,7 +44,7 @@ class SQLite(TableSink):
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
         path, table = arguments.required(0, "path"), arguments.required(1, "table")
-        shows = shows_of(arguments)
+        shows = cls.shows_of(arguments)
         arguments.done(most=2)
         return cls(path, table, shows)
 
@@ -107,7 +97,7 @@ class _SQLiteStore(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.location, _ERRORS):
+        with self.failures(_ERRORS):
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:

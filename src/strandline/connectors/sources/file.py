@@ -21,16 +21,9 @@ import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source, SourceArguments
 from strandline.connectors.sources.conversion import conform, converts_always, reject, show_bytes
-from strandline.connectors.sources.files import planning
+from strandline.connectors.sources.files import parquet, planning
 from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
-from strandline.connectors.sources.files.parquet import (
-    READ_ERRORS,
-    footer_checksum,
-    read_row_groups,
-    types_of,
-    why_unreadable,
-)
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
 from strandline.connectors.sources.files.records import too_long
 from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, static_base
@@ -242,8 +235,8 @@ class FileSource(Source):
         names = self.stream.time_columns
         only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
         try:
-            raw = read_row_groups(path, unit, names)
-        except READ_ERRORS:
+            raw = parquet.read_row_groups(path, unit, names)
+        except parquet.READ_ERRORS:
             return BEFORE_ALL
         return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
 
@@ -299,14 +292,14 @@ class FileSource(Source):
         """Present location of the file of a unit, with the footer that was planned."""
         for path in self._places_of(unit):
             with contextlib.suppress(OSError):
-                if footer_checksum(path) == unit.checksum:
+                if parquet.footer_checksum(path) == unit.checksum:
                     return path
         raise file_changed(self.folder.full(unit.path))
 
     def _read_parquet(self, unit: FileRange, location: str, columns: frozenset[str]) -> Chunk:
         path = self._path_of_parquet(unit)
         try:
-            types = types_of(path)
+            types = parquet.types_of(path)
             # Unread columns are read all the same if some of their values might not fit.
             chosen = [
                 name
@@ -314,10 +307,10 @@ class FileSource(Source):
                 if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind)
             ]
             chosen = chosen or [self.stream.columns[0][0]]  # without a column the number of rows is unknown
-            raw = read_row_groups(path, unit, chosen)
+            raw = parquet.read_row_groups(path, unit, chosen)
             chunk = conform(raw, self.stream, location, unit.row)
-        except READ_ERRORS as error:
-            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
+        except parquet.READ_ERRORS as error:
+            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {parquet.why_unreadable(error)}"
             reached = self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
             return replace(reject(self.stream, location, [(unit.row, problem, "")]), reached=reached)
         every = frozenset(name for name, _ in self.stream.columns)

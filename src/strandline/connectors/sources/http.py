@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from strandline.connectors.sources.base import SourceArguments
+from strandline.connectors.sources.http_requests import Server
 from strandline.connectors.sources.receiver import ReceivingSource, refuse_open_door
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.logical.catalog import BaseStream
-
-if TYPE_CHECKING:
-    from strandline.connectors.sources.http_requests import Server
 
 
 class HttpSource(ReceivingSource):
@@ -45,8 +42,6 @@ class HttpSource(ReceivingSource):
             raise arguments.error(f"path of http() must begin with a slash: '/{self.path}'")
 
     def open(self) -> None:
-        from strandline.connectors.sources.http_requests import Server  # a web server is expensive to import
-
         super().open()
         self._server = Server(self.listen(), self)
         threading.Thread(target=self._server.serve, name="strandline-http", daemon=True).start()

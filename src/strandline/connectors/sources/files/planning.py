@@ -113,16 +113,21 @@ class InputFile:
             header=self.header,
         )
 
+    def problem(self, reason: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> FileRange:
+        """Unit that represents unreadable input."""
+        return replace(self.facts(), problem=reason, raw=show_bytes(raw), whole=whole, last=last)
+
+    def is_alike(self, path: str) -> bool:
+        """True if a file, like this one of those that do not grow, has the content that was planned."""
+        try:
+            mark = footer_checksum(path) if self.is_parquet else fingerprint(path, os.path.getsize(path))
+        except OSError:
+            return False
+        return mark == self.mark
+
 
 class IncompleteFile(ValueError):
     """A file that breaks off; it may still be written."""
-
-
-def problem_unit(
-    file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True
-) -> FileRange:
-    """Unit that represents unreadable input."""
-    return replace(file.facts(), problem=problem, raw=show_bytes(raw), whole=whole, last=last)
 
 
 def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileRange]:
@@ -131,12 +136,12 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
     settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
     kind = options.kind_of(file.path)
     if kind is None:
-        yield problem_unit(file, "unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
+        yield file.problem("unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
         return
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        yield problem_unit(file, f"this is {what}", whole=True)
+        yield file.problem(f"this is {what}", whole=True)
         return
     if kind == "parquet":
         file.grows = False
@@ -148,14 +153,6 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
         yield from _plan_text(file, path, form, kind, options, final)
     else:
         yield from _plan_stream(file, path, form, kind, options, settled)
-
-
-def content_mark(path: str, is_parquet: bool) -> int | None:
-    """Fingerprint of a file that does not grow; None if it cannot be read."""
-    try:
-        return footer_checksum(path) if is_parquet else fingerprint(path, os.path.getsize(path))
-    except OSError:
-        return None
 
 
 # Parquet
@@ -174,7 +171,7 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
     groups = _row_groups(path, {name for name, _ in stream.columns}, file.size)
     problem = _column_problem(stream, names)
     if problem is not None:
-        yield problem_unit(file, problem, whole=True)
+        yield file.problem(problem, whole=True)
         return
     checksum = footer_checksum(path)
     file.is_parquet = True
@@ -248,7 +245,7 @@ def _plan_text(
             header = _read_header(opened, form, final)
             if isinstance(header, str):
                 opened.seek(0)
-                yield problem_unit(file, header, opened.read(SHOWN_LENGTH), whole=True)
+                yield file.problem(header, opened.read(SHOWN_LENGTH), whole=True)
                 return
             if header is None:
                 return
@@ -256,7 +253,7 @@ def _plan_text(
             problem = _column_problem(options.stream, Counter(names))
             if problem is not None:
                 opened.seek(0)
-                yield problem_unit(file, problem, opened.read(SHOWN_LENGTH), whole=True)
+                yield file.problem(problem, opened.read(SHOWN_LENGTH), whole=True)
                 return
             file.row = 2
         opened.seek(begin)
@@ -286,13 +283,13 @@ def _plan_stream(
         if kind == "csv" and options.header:
             header = stream.read_header()
             if isinstance(header, str):
-                yield problem_unit(file, header, raw, whole=True)
+                yield file.problem(header, raw, whole=True)
                 return
             names, begin = header or ((), 0)
             row = 2
             problem = _column_problem(options.stream, Counter(names)) if header else None
             if problem is not None and stream.damage is None:
-                yield problem_unit(file, problem, raw, whole=True)
+                yield file.problem(problem, raw, whole=True)
                 return
         facts = replace(
             file.facts(),
@@ -310,7 +307,7 @@ def _plan_stream(
         units = list(_scan(stream, facts, form, options.max_line, True, STREAM_UNIT_BYTES))
     if stream.damage is not None:
         if not stream.damage.rest_only:
-            yield problem_unit(file, stream.damage.reason, raw, whole=True)
+            yield file.problem(stream.damage.reason, raw, whole=True)
             return
         if not settled:
             raise IncompleteFile(file.path)

@@ -19,15 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from strandline.connectors.sources.files.content import fingerprint
-from strandline.connectors.sources.files.planning import (
-    PLAN_ERRORS,
-    FileOptions,
-    IncompleteFile,
-    InputFile,
-    content_mark,
-    plan_file,
-    problem_unit,
-)
+from strandline.connectors.sources.files.planning import PLAN_ERRORS, FileOptions, IncompleteFile, InputFile, plan_file
 from strandline.connectors.sources.files.units import FileRange, ListedFile
 from strandline.core.security.allow import Allow, FilePath, first_wildcard
 
@@ -267,7 +259,7 @@ class FileTracker:
             return listed.size >= tracked.offset and fingerprint(path, tracked.offset) == tracked.mark
         if (listed.size, listed.changed) == (tracked.size, tracked.changed):
             return True
-        return listed.size == tracked.size and content_mark(path, tracked.is_parquet) == tracked.mark
+        return listed.size == tracked.size and tracked.is_alike(path)
 
     def _lost_name(self, file: InputFile, now: float) -> None:
         """A file lies no longer where it was: it has been renamed, and its rest is read under the new name; or it is
@@ -291,7 +283,7 @@ class FileTracker:
         if file.is_done or file.is_rejected or (file.offset and unread <= 0) or (not file.offset and file.size <= 0):
             return
         what = f"its last {unread:,} bytes were" if file.offset and file.grows else "it was"
-        self._notices.append(problem_unit(file, f"the file was removed or replaced before {what} read"))
+        self._notices.append(file.problem(f"the file was removed or replaced before {what} read"))
 
     def _changed(self, file: InputFile, listed: ListedFile, now: float) -> None:
         """Handle a tracked file with another size or time of change, or its first examination in this run."""
@@ -308,16 +300,15 @@ class FileTracker:
         elif not file.offset:
             self._enqueue(file)
         elif not file.grows:
-            is_same = was == (file.size, file.changed)
-            if is_same or (file.size == was[0] and content_mark(path, file.is_parquet) == file.mark):
+            if was == (file.size, file.changed) or (file.size == was[0] and file.is_alike(path)):
                 if not file.is_done:
                     self._enqueue(file)
             elif file.is_done:
-                self._notices.append(problem_unit(file, "the file was changed after it was read; it is not read again"))
+                self._notices.append(file.problem("the file was changed after it was read; it is not read again"))
             else:
                 file.units, file.is_done = None, True
                 problem = f"the file was changed after {file.row - 1:,} rows were read; the rest is not read"
-                self._notices.append(problem_unit(file, problem))
+                self._notices.append(file.problem(problem))
         elif file.size < file.offset:
             self._notices.append(self._cut_off(file))
             self._enqueue(file)
@@ -335,7 +326,7 @@ class FileTracker:
             f"the file was truncated to {file.size:,} bytes after {read:,} were read: it is read from its start, "
             "and rows appended before that may be lost"
         )
-        return problem_unit(file, problem, last=False)
+        return file.problem(problem, last=False)
 
     def _changed_before(self, file: InputFile) -> FileRange:
         """A file with other content before the read position continues at its present end."""
@@ -346,7 +337,7 @@ class FileTracker:
             f"the file was changed before byte {read:,}, up to which it was read: what it has now, up to byte "
             f"{file.size:,}, is not read"
         )
-        return replace(problem_unit(file, problem, last=False), mark=file.mark)
+        return replace(file.problem(problem, last=False), mark=file.mark)
 
     def _queue_tails(self, now: float) -> None:
         """Files whose last line was incomplete, and are no longer waited for."""
@@ -391,7 +382,7 @@ class FileTracker:
                 problem = None if self.options.follow else self._difference(file)
                 if problem is not None:
                     file.units = iter(())
-                    return problem_unit(file, problem)
+                    return file.problem(problem)
                 final = self._ending or (file.is_rotated and settled)
                 file.units = plan_file(file, self.folder.full(file.path), self.options, final, settled)
             return next(file.units, None)
@@ -410,7 +401,7 @@ class FileTracker:
         file.units = iter(())
         what = self.options.kind_of(file.path)
         message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return problem_unit(file, f"the file cannot be read as {what}: {message}"[:1_000], self._raw(file), whole=True)
+        return file.problem(f"the file cannot be read as {what}: {message}"[:1_000], self._raw(file), whole=True)
 
     def _raw(self, file: InputFile) -> bytes:
         try:
