@@ -53,7 +53,8 @@ class Lease:
                 raise busy(directory, holder)
             epoch = max(holder.epoch if holder is not None else 0, after_epoch) + 1
             lease = Lease(directory, epoch, uuid.uuid4().hex, lock)
-            lease._write()
+            _write_holder(directory, Holder(epoch, lease.token, socket.gethostname(), os.getpid()))
+            sync_directory(directory)
         except BaseException:
             if lock is not None:
                 os.close(lock)
@@ -93,10 +94,6 @@ class Lease:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-    def _write(self) -> None:
-        _write_holder(self.directory, Holder(self.epoch, self.token, socket.gethostname(), os.getpid()))
-        sync_directory(self.directory)
 
     def _renew(self) -> None:
         path = self.directory / LEASE

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit, urlunsplit
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 _WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
@@ -41,8 +41,9 @@ class Address:
         """Parse a URL. Raises ValueError, without parts of the URL in its text."""
         try:
             parts = urlsplit(url)
-            host = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else parts.hostname or ""
-            port = parts.port
+            host, port = parts.hostname or "", parts.port
+            if ":" not in host:  # not an IPv6 address
+                host = host.encode("idna").decode()
         except ValueError:
             raise ValueError("it cannot be read") from None
         if parts.scheme not in ("http", "https"):
@@ -59,10 +60,6 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-def _is_ipv6(parts: SplitResult) -> bool:
-    return ":" in (parts.hostname or "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -348,32 +348,30 @@ class TableWriter(SinkWriter):
             self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
 
     def _apply(self, changes: SnapshotChanges) -> None:
-        store = self._store
         # An order in which no key is there twice.
-        for table, rows in ((self._main, changes.go), (self._ends, changes.go), (self._ends, changes.go_on)):
+        main, ends, waiting = self._main, self._ends, self._waiting
+        for table, rows in ((main, changes.go), (ends, changes.go), (ends, changes.go_on), (waiting, changes.begun)):
             if len(rows):
-                store.delete(table, rows)
-        if len(changes.begun):
-            store.delete(self._waiting, changes.begun)
+                self._store.delete(table, rows)
         come = changes.come.select(*self._payload, ROW)
-        for table, frame in ((self._main, come), (self._ends, changes.ends), (self._waiting, changes.wait)):
+        for table, frame in ((main, come), (ends, changes.ends), (waiting, changes.wait)):
             if frame.height:
-                store.append(table, frame)
+                self._store.append(table, frame)
 
     def _loaded(self) -> SnapshotRows:
         """Elements that matter, read from the tables."""
         ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
         rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
         waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
-        display_location = rows.join(ends, on=ROW, how="inner")
-        if display_location.height != rows.height or rows.height != ends.height:
+        valid = rows.join(ends, on=ROW, how="inner")
+        if not valid.height == rows.height == ends.height:
             raise SinkError(
                 f"{self._place} was modified externally: rows are missing or unexpected",
                 code="results-missing",
                 hint="Only this sink may write to the table and its side tables. Restore them, or start over.",
             )
         used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
-        return SnapshotRows(display_location, waiting, max((int(str(row)) for row in used), default=0) + 1)
+        return SnapshotRows(valid, waiting, max((int(str(row)) for row in used), default=0) + 1)
 
     def _renamed(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         return frame.rename(dict(zip(frame.columns, names, strict=True)))

@@ -169,7 +169,7 @@ class House:
 
     def rate_of(self, kind: str) -> float:
         """Events of a kind in a second."""
-        return float(self.rate) * {"person": 1, "auction": 3}.get(kind, EPOCH - 4) / EPOCH
+        return float(self.rate) * PER_EPOCH[kind] / EPOCH
 
 
 @dataclass(slots=True)
@@ -320,9 +320,6 @@ PER_EPOCH: Final = {"person": PEOPLE, "auction": AUCTIONS, "bid": EPOCH - PEOPLE
 def events_of(house: House, kind: str, begin: int, end: int) -> AuctionEvents:
     """The events of a kind among those from `begin` to `end`, in order of arrival."""
     event = house.arriving(begin, end)
+    first = {"person": 0, "auction": PEOPLE, "bid": PEOPLE + AUCTIONS}[kind]
     position = event % EPOCH
-    if kind == "person":
-        return AuctionEvents(house, event[position < PEOPLE])
-    if kind == "auction":
-        return AuctionEvents(house, event[(position >= PEOPLE) & (position < PEOPLE + AUCTIONS)])
-    return AuctionEvents(house, event[position >= PEOPLE + AUCTIONS])
+    return AuctionEvents(house, event[(position >= first) & (position < first + PER_EPOCH[kind])])

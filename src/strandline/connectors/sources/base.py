@@ -8,12 +8,13 @@ replay reads exactly what was read before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Final
 
+import numpy as np
 import polars as pl
 
 from strandline.connectors.arguments import CallArguments
@@ -140,6 +141,15 @@ class Source(ABC):
     def brings_rows(self, start: int, end: int) -> bool:
         """True if there are rows between two positions; else only the partitions changed."""
         return end > start
+
+
+def split_evenly(rows: Sequence[int], start: int, end: int, tasks: int, least: int) -> tuple[int, ...]:
+    """Positions that split entries with these numbers of rows into parts of about equal size, of at least so many
+    rows."""
+    ends = np.cumsum(rows)
+    tasks = min(tasks, int(ends[-1]) // least) if len(ends) else 0
+    cuts = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
+    return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
 
 
 class SourceArguments(CallArguments):

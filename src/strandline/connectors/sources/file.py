@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments, split_evenly
 from strandline.connectors.sources.conversion import conform, converts_always, reject, show_bytes
 from strandline.connectors.sources.files import parquet, planning
 from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
@@ -204,11 +204,8 @@ class FileSource(Source):
         units = self.log.units[start:end]
         if not all(unit is None or unit.is_divisible for unit in units):
             return ()
-        ends = np.cumsum([0 if unit is None else unit.rows for unit in units])
-        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS)
-        goals = ends[-1] * np.arange(1, tasks) / max(tasks, 1)
-        cuts = start + 1 + np.searchsorted(ends, goals)
-        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
+        rows = [0 if unit is None else unit.rows for unit in units]
+        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
 
     # On a worker: reading it.
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments, split_evenly
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.sources.kafka_offsets import OffsetLog, PartitionRead, ReadRound, fair_shares
 from strandline.connectors.sources.kafka_topic import Messages, Topic
@@ -204,10 +203,8 @@ class KafkaSource(Source):
         return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
-        ends = np.cumsum([reading.end - reading.begin for reading in self.log.readings(start, end)])
-        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS) if len(ends) else 0
-        cuts = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
-        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
+        rows = [reading.end - reading.begin for reading in self.log.readings(start, end)]
+        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
 
     def brings_rows(self, start: int, end: int) -> bool:
         return bool(self.log.readings(start, end))
