@@ -98,7 +98,7 @@ class HttpExchange:
         """Send a body. Raises OSError without a response in time."""
         connection = http.client.HTTPConnection(address.host, address.port)
         try:
-            connection.sock = _Timed(self._connect(address), self)
+            connection.sock = _DeadlineSocket(self._connect(address), self)
             connection.request("POST", address.target, body, dict(headers))
             response = connection.getresponse()
             result = Response(
@@ -168,8 +168,8 @@ class HttpExchange:
         return addresses
 
 
-class _Timed:
-    """A socket for http.client whose waits end at the deadline."""
+class _DeadlineSocket(io.RawIOBase):
+    """A socket for http.client, and the file that it reads the response from; its waits end at the deadline."""
 
     def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
         self._made, self._exchange = made, exchange
@@ -181,15 +181,7 @@ class _Timed:
             view = view[self._made.send(view) :]
 
     def makefile(self, *_: object, **__: object) -> io.BufferedReader:
-        return io.BufferedReader(_Incoming(self._made, self._exchange))
-
-    def close(self) -> None:
-        """The exchange closes the socket at its end: the response may still be read."""
-
-
-class _Incoming(io.RawIOBase):
-    def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
-        self._made, self._exchange = made, exchange
+        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True
@@ -197,3 +189,6 @@ class _Incoming(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._made.settimeout(self._exchange.left())
         return self._made.recv_into(buffer)
+
+    def close(self) -> None:
+        """The exchange closes the socket at its end: the response may still be read."""

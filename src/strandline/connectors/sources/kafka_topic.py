@@ -22,6 +22,7 @@ ANSWER_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
+_CONSUMER_ONLY = ("enable.auto.commit", "enable.partition.eof", "auto.offset.reset", "fetch.wait.max.ms", "group.id")
 
 # Pool of idle consumers of this process: connecting for each batch would cost more than reading it. A consumer in use
 # is out of the pool, so that no two threads share one.
@@ -135,14 +136,8 @@ class Topic:
         kind = admin.OffsetSpec.for_timestamp(what) if isinstance(what, int) else spec[what]
         try:
             if self._admin is None:
-                ours = (
-                    "enable.auto.commit",
-                    "enable.partition.eof",
-                    "auto.offset.reset",
-                    "fetch.wait.max.ms",
-                    "group.id",
-                )
-                self._admin = admin.AdminClient({k: v for k, v in self._configuration().items() if k not in ours})
+                settings = {k: v for k, v in self._configuration().items() if k not in _CONSUMER_ONLY}
+                self._admin = admin.AdminClient(settings)
             asked = self._admin.list_offsets(
                 {module.TopicPartition(self.name, partition): kind for partition in partitions},
                 isolation_level=self._isolation(module),

@@ -200,19 +200,6 @@ class _Decompressed:
         return data
 
 
-class _StaysOpen(io.RawIOBase):
-    """A file that its reader does not close."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._file.read(size)
-
-
 class _Zstandard:
     """Decompressed zstd content. The library drops the output of a failing call: the end is read in ever smaller
     steps."""
@@ -224,8 +211,9 @@ class _Zstandard:
         self._open()
 
     def _open(self) -> None:
-        self._file.seek(0)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(_StaysOpen(self._file), mode="r"), "zstd")
+        raw = io.FileIO(self._file.fileno(), closefd=False)  # the library closes what it has read
+        raw.seek(0)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
 
     def read(self, size: int, /) -> bytes:
         while True:
