@@ -68,10 +68,10 @@ class Kafka(Sink):
         servers, topic = arguments.required(0, "servers"), arguments.required(1, "topic")
         key = arguments.option("key", str, None)
         transactional = arguments.option("transactional", bool, True)
-        settings = arguments.option("settings", list, [])
+        settings = arguments.option("settings", list, None)
         dotted = arguments.dotted()
         arguments.done(most=2)
-        return cls(servers, topic, key, transactional, {**_parse_settings(arguments, settings), **dotted})
+        return cls(servers, topic, key, transactional, {**_parse_settings(arguments, settings or []), **dotted})
 
     def reaches(self) -> list[Reach]:
         return kafka_reaches(self.servers, self.settings)
