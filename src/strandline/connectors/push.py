@@ -101,8 +101,8 @@ def _table(rows: Any, stream: BaseStream) -> pa.Table:
         case Mapping():
             return _table([rows], stream)
         case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
-            if unknown := {name for row in rows for name in row} - set(names):
-                raise _unfit(stream, f"unknown columns: {', '.join(sorted(unknown))}")
+            if others := {name for row in rows for name in row} - set(names):
+                raise _unfit(stream, f"unknown columns: {', '.join(sorted(others))}")
             table = _of_columns({name: [row.get(name) for row in rows] for name in names})
         case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
             table = pa.Table.from_pandas(rows, preserve_index=False)

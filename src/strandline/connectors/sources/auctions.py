@@ -82,9 +82,7 @@ def _characters(seed: int, what: int, rows: int, width: int, blanks: bool) -> pl
         letters[bits % 13 == 0] = ord(" ")
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     text = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
-    texts = pl.from_arrow(text)
-    assert isinstance(texts, pl.Series)
-    return texts
+    return pl.Series(text)
 
 
 def _cut(texts: pl.Series, seed: int, what: int, min_length: int, below: int) -> pl.Series:

@@ -38,12 +38,11 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
     rows = rows.with_columns(_validity(stream))
     wrong_times = _wrong_times(stream)
-    masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
     rejected = pl.repeat(False, rows.height, eager=True)
     if wrong_times:
-        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
-    for mask in masks.get_columns() if masks.width else []:
-        rejected = rejected | mask
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times)).to_series()
+    if bad:
+        rejected = rejected | raw.select(pl.any_horizontal(bad)).to_series()
     if not rejected.any():
         return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA), read=raw.height)
     if isinstance(numbers, int):

@@ -144,16 +144,14 @@ class FileSource(Source):
         return self._shared().digest(position)
 
     def verify(self, position: int, seal: str) -> None:
-        if position > 0:
-            self.log.verify(position, seal)
+        self.log.verify(position, seal)
 
     def resume(self, position: int) -> None:
         self.log.cut(position)
         self._tracker = None
 
     def check_seal(self, position: int, seal: str) -> None:
-        if position > 0:
-            self._shared().verify(position, seal)
+        self._shared().verify(position, seal)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         tracker = self._tracked()

@@ -251,9 +251,8 @@ class JournalSource(Source):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for position, entry in self.journal.between(start, end):
             if isinstance(entry, pa.Table):
-                rows = pl.from_arrow(entry)
-                assert isinstance(rows, pl.DataFrame)
-                yield conform(rows, self.stream, f"{self.rows_name} of {self.stream.name}", position + 1)
+                location = f"{self.rows_name} of {self.stream.name}"
+                yield conform(pl.DataFrame(entry), self.stream, location, position + 1)
             else:
                 yield Chunk(pl.DataFrame(), pl.DataFrame(schema=REJECT_SCHEMA), promise=entry)
 

@@ -111,6 +111,4 @@ def _parse(content: bytes, columns: list[str], stream: BaseStream) -> tuple[pl.D
         )
     except (pa.ArrowException, OSError):
         return None
-    frame = pl.from_arrow(table, rechunk=True)
-    assert isinstance(frame, pl.DataFrame)
-    return frame, invalid
+    return pl.DataFrame(table), invalid

@@ -119,9 +119,7 @@ def column_types(schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, pl.D
 def _to_polars(table: pa.Table) -> pl.DataFrame:
     """Polars panics over a damaged schema, such as a name of a column that is not UTF-8."""
     with without_panics():
-        frame = pl.from_arrow(table, rechunk=True)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+        return pl.DataFrame(table)
 
 
 @lru_cache(maxsize=64)

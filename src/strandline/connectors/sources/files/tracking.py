@@ -341,16 +341,10 @@ class FileTracker:
 
     def _queue_tails(self, now: float) -> None:
         """Files whose last line was incomplete, and are no longer waited for."""
-        if self._ending:
-            tails = [file for file in self._files.values() if self._has_tail(file)]
-        else:
-            rotated = (file for file in self._files.values() if file.is_rotated and self._has_tail(file))
-            tails = [file for file in rotated if now - file.since >= SETTLE_SECONDS]
-        for file in tails:
-            self._enqueue(file)
-
-    def _has_tail(self, file: InputFile) -> bool:
-        return file.grows and not file.is_rejected and not file.is_done and file.size > file.offset
+        for file in self._files.values():
+            has_tail = file.grows and not file.is_rejected and not file.is_done and file.size > file.offset
+            if has_tail and (self._ending or (file.is_rotated and now - file.since >= SETTLE_SECONDS)):
+                self._enqueue(file)
 
     # Planning.
 

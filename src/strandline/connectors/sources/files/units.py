@@ -152,7 +152,7 @@ class FileRangeLog:
         return self._log.digest_at(position)
 
     def verify(self, position: int, expected: str) -> None:
-        if self._log is None:
+        if self._log is None or position == 0:
             return
         if position > len(self.units) or self._log.digest_at(position) != expected:
             self._clear()
