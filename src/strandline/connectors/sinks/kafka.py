@@ -16,16 +16,7 @@ from typing import Any, ClassVar, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    check_resume_point,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
@@ -78,7 +69,7 @@ class Kafka(Sink):
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
         names = result_schema(columns).names
-        refuse_duplicate_columns(names)
+        refuse_duplicates(names)
         if self.key is not None and self.key not in names:
             raise SinkError(
                 f'the message key "{self.key}" is not a column of the query',
@@ -120,12 +111,8 @@ class _KafkaWriter(SinkWriter):
         if self._sink.transactional:
             last_batch = self._last_batch()
             # A topic may delete old messages. Then the last batch is unknown.
-            check_resume_point(
-                f"topic {self._sink.topic}",
-                last_batch,
-                resume_point,
-                expected=-1 if last_batch < 0 else resume_point.answered,
-            )
+            expected = -1 if last_batch < 0 else resume_point.answered
+            resume_point.check(f"topic {self._sink.topic}", last_batch, expected=expected)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5}
@@ -200,7 +187,7 @@ class _KafkaWriter(SinkWriter):
 
     def _refuse_if_stopping(self) -> None:
         if self.stopping.is_set():
-            raise interrupted(f"topic {self._sink.topic}")
+            raise self.interruption(f"topic {self._sink.topic}")
 
     def _last_batch(self) -> int:
         """Last batch whose transaction was committed; -1 without one."""

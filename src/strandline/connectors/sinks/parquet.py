@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkWriter, check_resume_point
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
 from strandline.connectors.traits import Traits
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
@@ -100,7 +100,7 @@ class _ParquetWriter(SinkWriter):
         if not resume_point.fresh and files:
             self._refuse_others(resume_point)
         last_batch = max(map(_batch, files), default=-1)
-        check_resume_point(str(self._path), last_batch, resume_point, expected=-1)
+        resume_point.check(str(self._path), last_batch, expected=-1)
 
     def _refuse_others(self, resume_point: ResumePoint) -> None:
         """Files carry the id of their checkpoint: paths may change."""

@@ -25,16 +25,7 @@ from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    check_resume_point,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.snapshot import ROW, SnapshotChanges, SnapshotRows, last_instant, step
 from strandline.core.errors import SinkError
 from strandline.core.log import SINK, WARNING, log_event
@@ -204,7 +195,7 @@ class TableWriter(SinkWriter):
         self._live_batch = -1
         self._is_writing = False
         for item in (self._main, self._waiting):
-            refuse_duplicate_columns(item.names)
+            refuse_duplicates(item.names)
 
     @property
     def _all(self) -> list[TableSpec]:
@@ -234,7 +225,7 @@ class TableWriter(SinkWriter):
 
     def _fit_unknown(self, present: list[str] | None, resume_point: ResumePoint) -> None:
         if resume_point.batch >= 0:
-            check_resume_point(self._place, -1, resume_point)
+            resume_point.check(self._place, -1)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
                 f"{self._place} already has rows that no sink wrote",
@@ -250,9 +241,9 @@ class TableWriter(SinkWriter):
                 hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
-        check_resume_point(self._place, recorded_table.batch, resume_point)
+        resume_point.check(self._place, recorded_table.batch)
         if present is None and recorded_table.batch >= 0:
-            check_resume_point(self._place, -1, resume_point, expected=recorded_table.batch)
+            resume_point.check(self._place, -1, expected=recorded_table.batch)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         self._patiently(lambda: self._begin(resume_point), attempts=1)
@@ -309,12 +300,12 @@ class TableWriter(SinkWriter):
                 log_event(SINK, WARNING, "sink retried", location=self._place, message=lost, **about)
             except SinkError:
                 if self.stopping.is_set():
-                    raise interrupted(self._place) from None
+                    raise self.interruption(self._place) from None
                 raise
             finally:
                 self._is_writing = False
             if self.stopping.wait(pause):
-                raise interrupted(self._place)
+                raise self.interruption(self._place)
 
     def _write(self, sink_batch: SinkBatch) -> None:
         live: SnapshotRows | None = None

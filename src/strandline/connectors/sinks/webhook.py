@@ -12,15 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Self
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.http_exchange import Address, HttpExchange, Interrupted, Response
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.traits import Traits
@@ -100,7 +92,7 @@ class Webhook(Sink):
         return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
-        refuse_duplicate_columns(result_schema(columns).names)
+        refuse_duplicates(result_schema(columns).names)
         return _WebhookWriter(self, query)
 
     def reaches(self) -> list[Reach]:
@@ -203,7 +195,7 @@ class _WebhookWriter(SinkWriter):
         pause = _FIRST_PAUSE
         for attempt in range(1, self._sink.attempts + 1):
             if self.stopping.is_set():
-                raise interrupted(self._sink.display_location)
+                raise self.interruption(self._sink.display_location)
             try:
                 response = self._exchanged(body, key)
                 if 200 <= response.status < 300:
@@ -213,7 +205,7 @@ class _WebhookWriter(SinkWriter):
                     break
                 pause = max(pause, _asked_pause(response))
             except Interrupted:
-                raise interrupted(self._sink.display_location) from None
+                raise self.interruption(self._sink.display_location) from None
             except OSError as error:  # no connection, a connection that broke, or no response in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
@@ -224,7 +216,7 @@ class _WebhookWriter(SinkWriter):
                 self.stopping.wait(wait)
                 pause *= 2
         if self.stopping.is_set():
-            raise interrupted(self._sink.display_location)
+            raise self.interruption(self._sink.display_location)
         raise SinkError(
             f"cannot send a batch of {self._query} to {self._sink.display_location}",
             code="sink-failed",
