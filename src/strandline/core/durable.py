@@ -83,6 +83,14 @@ def write_file(path: Path, data: bytes | memoryview, *, sync: bool = True) -> No
         raise
 
 
+def read_file(path: Path) -> bytes:
+    """The content of a file that must be there."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise damaged(path) from None
+
+
 def write_all(file: int, data: bytes | bytearray | memoryview) -> None:
     """Write to an open file; the system may take less than all at a time."""
     left = memoryview(data)
@@ -129,11 +137,7 @@ def read_document(path: Path, kind: DocumentKind, expected: str | None = None) -
 
 
 def read_with_digest(path: Path, kind: DocumentKind, expected: str | None = None) -> tuple[Any, str]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        raise damaged(path) from None
-    head, _, content = data.partition(b"\n")
+    head, _, content = read_file(path).partition(b"\n")
     words = head.decode(errors="replace").split(" ")
     if len(words) != 4 or words[:2] != ["strandline", kind.name]:
         raise damaged(path)

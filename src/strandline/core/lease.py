@@ -16,7 +16,7 @@ import os
 import socket
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -124,8 +124,7 @@ class Holder:
 
 
 def _write_holder(directory: Path, holder: Holder) -> None:
-    body = [holder.epoch, holder.token, holder.host, holder.process]
-    write_document(directory / LEASE, KIND, body)
+    write_document(directory / LEASE, KIND, astuple(holder))
 
 
 def _read_holder(directory: Path) -> Holder | None:

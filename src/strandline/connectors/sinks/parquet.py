@@ -77,14 +77,8 @@ class _ParquetWriter(SinkWriter):
         self.directory = self._path = directory
         self._query = query
         self.consumed = consumed
-
-    @property
-    def _owner_file(self) -> Path:
-        return self._path / OWNER_FILE
-
-    @property
-    def _staging(self) -> Path:
-        return self._path.parent / ".strandline" / "staging"
+        self._owner_file = directory / OWNER_FILE
+        self._staging = directory.parent / ".strandline" / "staging"
 
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.parquet"))

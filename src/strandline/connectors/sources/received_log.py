@@ -21,7 +21,7 @@ import polars as pl
 
 from strandline.connectors.sources.base import Chunk
 from strandline.connectors.sources.json_lines import conform_lines
-from strandline.core.durable import HeadFile, sync_directory, write_all
+from strandline.core.durable import HeadFile, read_file, sync_directory, write_all
 from strandline.core.errors import SourceError, damaged
 from strandline.logical.catalog import BaseStream
 
@@ -91,7 +91,7 @@ class ReceivedLog:
         for number, start in enumerate(self._starts):
             if start != lines:  # the file before it has too many, or too few
                 raise damaged(self._path(self._starts[number - 1]), self._head.path)
-            data = _read(self._path(start))
+            data = read_file(self._path(start))
             size = 0
             for count, end, _ in _blocks(data):
                 lines, size = lines + count, end
@@ -243,7 +243,7 @@ class ReceivedLog:
 
     def _lines_of(self, first: int) -> list[bytes]:
         """The lines of a file, as far as its blocks are whole."""
-        return [line for _, _, lines in _blocks(_read(self._path(first))) for line in lines.split(b"\n")]
+        return [line for _, _, lines in _blocks(read_file(self._path(first))) for line in lines.split(b"\n")]
 
     def _found(self) -> list[int]:
         names = self.directory.iterdir() if self.directory.exists() else ()
@@ -269,10 +269,3 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             return
         yield count, end, lines
         at = end
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise damaged(path) from None
