@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 _WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
@@ -52,6 +52,13 @@ class Address:
             raise ValueError("it has no host" if not host else "it has blanks, control characters or backslashes")
         target = urlunsplit(("", "", quote(parts.path or "/", _URL_SIGNS), quote(parts.query, _URL_SIGNS), ""))
         return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), target)
+
+    def follow(self, location: str | None) -> Address | None:
+        """The target of a redirection; None if its location is missing or not an HTTP URL."""
+        try:
+            return Address.parse(urljoin(f"{self}{self.target}", location or "no location:"))
+        except ValueError:
+            return None
 
     @property
     def origin(self) -> tuple[str, str, int]:

@@ -235,33 +235,27 @@ class _WebhookWriter(SinkWriter):
             response = self._exchange.post(address, body, headers)
             if response.status not in _REDIRECTS:
                 return response
-            if not self._sink.redirects:
-                raise self._redirected(f"the response was {response.status}", response, address)
             following = self._following(address, response)
             if following.origin != address.origin:
                 credentials = {}
             address = following
-        raise self._redirected(f"there were more than {self._sink.redirects}", response, address)
+        raise self._redirected(f"there were more than {self._sink.redirects}", address)
 
     def _following(self, address: Address, response: Response) -> Address:
         """Target of a redirection, if it may be followed."""
-        try:
-            here = f"{address}{address.target}"
-            following = Address.parse(urllib.parse.urljoin(here, response.location or "no location:"))
-        except ValueError:
-            raise self._redirected("its location is missing or not an HTTP URL", response, address) from None
+        following, allow = address.follow(response.location), self._sink.allow
+        if not self._sink.redirects:
+            raise self._redirected(f"the response was {response.status}", following)
+        if following is None:
+            raise self._redirected("its location is missing or not an HTTP URL", following)
         if address.scheme == "https" and following.scheme != "https":
-            raise self._redirected("it leads from https to http", response, address)
-        allow = self._sink.allow
+            raise self._redirected("it leads from https to http", following)
         if allow is not None and not allow.permits_host(following.host, following.port):
-            raise self._redirected("it leads to a host that is not allowed", response, address)
+            raise self._redirected("it leads to a host that is not allowed", following)
         return following
 
-    def _redirected(self, reason: str, response: Response, address: Address) -> SinkError:
-        try:
-            target = str(Address.parse(urllib.parse.urljoin(f"{address}/", response.location or "no location:")))
-        except ValueError:
-            target = "nowhere"
+    def _redirected(self, reason: str, following: Address | None) -> SinkError:
+        target = "nowhere" if following is None else str(following)
         return SinkError(
             f"{self._sink.display_location} redirects a batch of {self._query}",
             code="webhook-redirect",

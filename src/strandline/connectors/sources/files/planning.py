@@ -237,23 +237,21 @@ def _plan_text(
 ) -> Iterator[FileRange]:
     """The units of a file that can be read from anywhere."""
     with open(path, "rb") as opened:
-        limit = None if options.follow else file.size
-        stream = _Limited(opened, limit)
+        raw = opened.read(SHOWN_LENGTH)
+        stream = _Limited(opened, None if options.follow else file.size)
         begin = max(file.offset, form.skips)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
             header = _read_header(opened, form, final)
             if isinstance(header, str):
-                opened.seek(0)
-                yield file.problem(header, opened.read(SHOWN_LENGTH), whole=True)
+                yield file.problem(header, raw, whole=True)
                 return
             if header is None:
                 return
             names, begin = header
             problem = _column_problem(options.stream, Counter(names))
             if problem is not None:
-                opened.seek(0)
-                yield file.problem(problem, opened.read(SHOWN_LENGTH), whole=True)
+                yield file.problem(problem, raw, whole=True)
                 return
             file.row = 2
         opened.seek(begin)
@@ -296,7 +294,6 @@ def _plan_stream(
             begin=begin,
             end=begin,
             row=row,
-            rows=0,
             kind=kind,
             header=names,
             compression=form.compression,
