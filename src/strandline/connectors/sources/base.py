@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Final
@@ -44,7 +44,7 @@ class Chunk:
     """
 
     rows: pl.DataFrame
-    rejected: pl.DataFrame
+    rejected: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REJECT_SCHEMA))
     whole: Callable[[], pl.DataFrame] | None = None
     promise: Instant = BEFORE_ALL
     partition: str | None = None

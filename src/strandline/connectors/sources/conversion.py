@@ -44,7 +44,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
     if bad:
         rejected = rejected | raw.select(pl.any_horizontal(bad)).to_series()
     if not rejected.any():
-        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA), read=raw.height)
+        return Chunk(rows, read=raw.height)
     if isinstance(numbers, int):
         numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
     because = (

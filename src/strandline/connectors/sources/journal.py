@@ -25,7 +25,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.feather as feather
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.sources.conversion import conform
 from strandline.core.durable import HeadFile, checksum_file, sync_directory, sync_file
 from strandline.core.errors import SourceError, damaged
@@ -254,7 +254,7 @@ class JournalSource(Source):
                 location = f"{self.rows_name} of {self.stream.name}"
                 yield conform(pl.DataFrame(entry), self.stream, location, position + 1)
             else:
-                yield Chunk(pl.DataFrame(), pl.DataFrame(schema=REJECT_SCHEMA), promise=entry)
+                yield Chunk(pl.DataFrame(), promise=entry)
 
 
 def write_tables(tables: Iterable[pa.Table], path: Path) -> None:
