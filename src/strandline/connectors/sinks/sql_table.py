@@ -321,7 +321,8 @@ class TableWriter(SinkWriter):
                 return  # it was written before a crash
             frame = self._encoded(sink_batch.table)
             if self._shows == "elements":
-                self._append(frame)
+                if frame.height:
+                    self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
             else:
                 # The cache is valid only if no other writer was active since.
                 live = (
@@ -333,10 +334,6 @@ class TableWriter(SinkWriter):
                 self._apply(changes)
             self._store.remember(self._main.name, sink_batch.batch, sink_batch.complete_until)
         self._live, self._live_batch = live, sink_batch.batch
-
-    def _append(self, frame: pl.DataFrame) -> None:
-        if frame.height:
-            self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
 
     def _apply(self, changes: SnapshotChanges) -> None:
         # An order in which no key is there twice.

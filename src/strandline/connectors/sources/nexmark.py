@@ -38,7 +38,10 @@ class NexmarkSource(GeneratedSource):
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
         arguments = SourceArguments(stream.source)
-        self.kind = _kind(arguments)
+        kind = arguments.positional(0, "a kind of event: nexmark('person'), nexmark('auction') or nexmark('bid')")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise arguments.error(f"the kind of nexmark() must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+        self.kind = kind
         self.total = arguments.option("events", (int, NoneType), 100000)
         rate = arguments.option("rate", (int, float, str), 10000)
         seed = arguments.option("seed", int, 0)
@@ -107,10 +110,3 @@ class NexmarkSource(GeneratedSource):
         tail = max(start, end - 2 * (self._house.disorder + EPOCH))
         event = events_of(self.house, self.kind, tail, end).event
         return int(self.house.time(event).max()) if len(event) else BEFORE_ALL
-
-
-def _kind(arguments: SourceArguments) -> str:
-    kind = arguments.positional(0, "a kind of event: nexmark('person'), nexmark('auction') or nexmark('bid')")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise arguments.error(f"the kind of nexmark() must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
-    return kind

@@ -78,11 +78,12 @@ class ReceivedLog:
     def _look(self) -> int:
         """Scan the files; returns the length of the last file up to the end of its last complete block."""
         self._starts = self._found()
-        head = self._read_head()
-        if head is None:
+        value = self._head.read()
+        if value is None:
             if self._starts:
                 raise damaged(self._head.path)
             return 0
+        head = ReceivedHead(*value)
         self.ended = head.ended
         self._starts = [start for start in self._starts if start >= head.first]  # an older one was about to be removed
         if not self._starts or self._starts[0] > head.first:
@@ -103,10 +104,6 @@ class ReceivedLog:
             raise damaged(self._path(head.start), self._head.path)
         self.written = self.kept = lines
         return size
-
-    def _read_head(self) -> ReceivedHead | None:
-        value = self._head.read()
-        return None if value is None else ReceivedHead(*value)
 
     def _write_head(self, size: int) -> None:
         self._head.write(ReceivedHead(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
