@@ -59,25 +59,6 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def listen(function: str, host: str, port: int, token: Secret | None) -> socket.socket:
-    """A socket that waits for connections at an address."""
-    try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # A name may have addresses of both families; clients with only one mostly have IPv4.
-        family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
-        # Checked again for the address itself: the name may resolve differently by now.
-        refuse_open_door(function, str(where[0]), token, None)
-        listener = socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
-        listener.settimeout(GLANCE_SECONDS)
-        return listener
-    except (OSError, UnicodeError) as error:
-        raise SourceError(
-            f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
-            code="address-unusable",
-            hint="Another process may be listening there; stop it, or choose another port.",
-        ) from None
-
-
 def accept_connections(
     listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
 ) -> None:
@@ -144,7 +125,20 @@ class ReceivingSource(Source):
     def listen(self) -> socket.socket:
         """A socket that waits for connections at the address; the system chooses the port if it is 0."""
         self.shown_token = None if self.token is None else self.token.reveal().encode()
-        listener = listen(self.function, self.host, self.port, self.token)
+        try:
+            places = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            # A name may have addresses of both families; clients with only one mostly have IPv4.
+            family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
+            # Checked again for the address itself: the name may resolve differently by now.
+            refuse_open_door(self.function, str(where[0]), self.token, None)
+            listener = socket.create_server((str(where[0]), self.port), family=family, reuse_port=False, backlog=128)
+        except (OSError, UnicodeError) as error:
+            raise SourceError(
+                f"cannot listen on {self.host}:{self.port}: {getattr(error, 'strerror', None) or error}",
+                code="address-unusable",
+                hint="Another process may be listening there; stop it, or choose another port.",
+            ) from None
+        listener.settimeout(GLANCE_SECONDS)
         self.port = listener.getsockname()[1]
         return listener
 
