@@ -98,7 +98,7 @@ class FileSource(Source):
                 hint=f"Paths are relative to {os.getcwd()}.",
                 span=span,
             )
-        files = [file.path for file in sorted(self.folder.list_files(), key=lambda file: file.path)]
+        files = [file.path for file in self.folder.list_files()]
         if not files and not self.follow:
             raise SourceError(
                 f"no file matches {self.pattern}",
@@ -180,7 +180,7 @@ class FileSource(Source):
             self._count_rows()
             self._tracker = FileTracker(self.folder, self.end_marker)
             if not self.follow and self.log.listing is None:
-                self.log.append_listing(sorted(self.folder.list_files(), key=lambda file: file.path))
+                self.log.append_listing(self.folder.list_files())
                 self._count_rows()
             units = (unit for unit in self.log.units if unit is not None)
             self._tracker.restore(units, None if self.follow else self.log.listing)

@@ -48,8 +48,8 @@ class FollowedDirectory:
         return os.path.join(self.base, path)
 
     def list_files(self) -> list[ListedFile]:
-        """The files that are there now. One that vanishes meanwhile is not."""
-        files = self._matching()
+        """The files that are there now, by their paths. One that vanishes meanwhile is not."""
+        files = sorted(self._matching(), key=lambda file: file.path)
         if self.allow is not None:
             self.allow.check("file", False, (FilePath(self.full(file.path)) for file in files), None)
         return files
@@ -186,7 +186,7 @@ class FileTracker:
         # The marker first: a file that comes after this poll belongs to the next one.
         marked = os.path.exists(self.folder.full(self.end_marker))
         try:
-            current = {file.path: file for file in sorted(self.folder.list_files(), key=lambda file: file.path)}
+            current = {file.path: file for file in self.folder.list_files()}
         except OSError:
             return  # the directory is not there for the moment
         self._compare(current, now)
