@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
@@ -238,23 +238,23 @@ def _plan_text(
     """The units of a file that can be read from anywhere."""
     with open(path, "rb") as opened:
         raw = opened.read(SHOWN_LENGTH)
-        stream = _Limited(opened, None if options.follow else file.size)
         begin = max(file.offset, form.skips)
+        opened.seek(begin)
+        stream = _Content(opened, None if options.follow else file.size - begin)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
-            header = _read_header(opened, form, final)
+            header = stream.read_header(form, final)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
             if header is None:
                 return
-            names, begin = header
+            names, begin = header[0], begin + header[1]
             problem = _column_problem(options.stream, Counter(names))
             if problem is not None:
                 yield file.problem(problem, raw, whole=True)
                 return
             file.row = 2
-        opened.seek(begin)
         facts = replace(file.facts(), begin=begin, kind=kind, header=names, encoding=form.encoding, skips=form.skips)
         pending = None
         for unit in _scan(stream, facts, form, options.max_line, final, TEXT_UNIT_BYTES):
@@ -275,11 +275,11 @@ def _plan_stream(
         raw = opened.read(SHOWN_LENGTH)
         if options.follow and os.fstat(opened.fileno()).st_size == 0:
             return
-        stream = _UntilDamage(open_content(opened, form, 0))
+        stream = _Content(open_content(opened, form, 0))
         names: tuple[str, ...] = ()
         begin, row = 0, 1
         if kind == "csv" and options.header:
-            header = stream.read_header()
+            header = stream.read_header(form, final=True)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
@@ -317,23 +317,11 @@ def _plan_stream(
     yield from (unit for unit in units if unit.end > file.offset or (unit.problem is not None and not file.is_done))
 
 
-class _Limited:
-    """A file up to the size that it had when it was found."""
+class _Content:
+    """Content that is planned: up to a size, and up to where it is damaged."""
 
-    def __init__(self, file: BinaryIO, limit: int | None) -> None:
-        self._file, self._limit = file, limit
-
-    def read(self, size: int, /) -> bytes:
-        if self._limit is not None:
-            size = max(0, min(size, self._limit - self._file.tell()))
-        return self._file.read(size)
-
-
-class _UntilDamage:
-    """A stream that ends where it is damaged, and keeps the reason."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: ByteStream, size: int | None = None) -> None:
+        self._stream, self._left = stream, size
         self._ready = b""
         self.damage: DamagedContent | None = None
 
@@ -344,31 +332,25 @@ class _UntilDamage:
         if self.damage is not None:
             return b""
         try:
-            return self._stream.read(size)
+            data = self._stream.read(size if self._left is None else max(0, min(size, self._left)))
         except DamagedContent as damage:
             self.damage = damage
             return b""
+        if self._left is not None:
+            self._left -= len(data)
+        return data
 
-    def read_header(self) -> tuple[tuple[str, ...], int] | str | None:
-        """Column names and the start of the rows; a text is the problem; None if there is nothing."""
+    def read_header(self, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+        """Column names, and the length of the header; a text is the problem; None if there is nothing, or not all of
+        it."""
         data = b""
         while len(data) < LONGEST_HEADER and (more := self.read(2**16)):
             data += more
             if b"\n" in more:
                 break
-        header = _parse_header(data, FileFormat(), final=True)
-        begin = header[1] if isinstance(header, tuple) else 0
-        self._ready = data[begin:] + self._ready
+        header = _parse_header(data, form, final or len(data) >= LONGEST_HEADER)
+        self._ready = data[header[1] if isinstance(header, tuple) else 0 :] + self._ready
         return header
-
-
-def _read_header(file: BinaryIO, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
-    file.seek(form.skips)
-    data = file.read(2**16)
-    if b"\n" not in data and b"\r" not in data and len(data) == 2**16:
-        data += file.read(LONGEST_HEADER)
-    header = _parse_header(data, form, final or len(data) >= LONGEST_HEADER)
-    return (header[0], form.skips + header[1]) if isinstance(header, tuple) else header
 
 
 def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
