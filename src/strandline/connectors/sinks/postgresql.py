@@ -130,7 +130,6 @@ class _PostgreSQLStore(Store):
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
         self._dsn, self._psycopg = dsn, psycopg
         self.batches = self.quote_table(f"{schema}.{BATCHES}" if schema else BATCHES)
-        self._connection: Any = None
         self._cancelled = False
 
     @property
@@ -242,11 +241,6 @@ class _PostgreSQLStore(Store):
             value = pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))
         texts = column.list.eval(value.fill_null("NULL")).list.join(",")
         return pl.when(column.is_not_null()).then(pl.concat_str(pl.lit("{"), texts, pl.lit("}")))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _refuse_long_names(table: str, shows: Shows, columns: Schema) -> None:

@@ -84,6 +84,7 @@ class Store(ABC):
     parameter: ClassVar[str]  # the place of a value in a statement
     row_lock: ClassVar[str] = ""  # the clause that keeps a row from others until the end of the transaction
     forever: ClassVar[str]  # the progress of a finished query
+    _connection: Any = None  # it is opened when it is needed
 
     def exists(self) -> bool:
         """True if the database exists; the check must not create one."""
@@ -168,8 +169,10 @@ class Store(ABC):
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         """An array as a text that the database understands."""
 
-    @abstractmethod
-    def close(self) -> None: ...
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @abstractmethod
     def cancel(self, insistent: bool) -> None:

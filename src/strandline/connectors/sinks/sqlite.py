@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
@@ -68,10 +68,9 @@ class _SQLiteStore(Store):
     def __init__(self, path: Path) -> None:
         self.location = str(path)
         self._path = path
-        self._connection: sqlite3.Connection | None = None
 
     @property
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Any:
         if self._connection is None:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +110,7 @@ class _SQLiteStore(Store):
                     raise StoreBusy(str(error)) from None
                 raise
 
-    def execute(self, statement: str, values: Sequence[object] = ()) -> sqlite3.Cursor:
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
         return self._open.execute(statement, values)
 
     def type_of(self, kind: Type) -> str:
@@ -145,11 +144,6 @@ class _SQLiteStore(Store):
         if connection is not None:
             with suppress(sqlite3.Error):  # it was closed meanwhile
                 connection.interrupt()
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _is_busy(error: Exception) -> bool:
