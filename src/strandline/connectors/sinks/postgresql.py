@@ -99,13 +99,13 @@ class PostgreSQL(TableSink):
         parameters = self._parsed()
         if self.password is not None:
             parameters["password"] = reveal(self.password)
-        return str(Needs("psycopg.conninfo", "postgresql").load().make_conninfo(**parameters))
+        return str(self.needs.load().conninfo.make_conninfo(**parameters))
 
     def _parsed(self) -> dict[str, Any]:
         """Parameters of the DSN. libpq quotes parts of an invalid one, perhaps a password, in its message."""
         psycopg = self.needs.load()
         try:
-            return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
+            return dict(psycopg.conninfo.conninfo_to_dict(reveal(self.dsn)))
         except psycopg.Error:
             raise SinkError(
                 "invalid connection string of postgresql()",
