@@ -243,17 +243,13 @@ def _plan_text(
         stream = _Content(opened, None if options.follow else file.size - begin)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
-            header = stream.read_header(form, final)
+            header = stream.read_header(form, final, options.stream)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
             if header is None:
                 return
             names, begin = header[0], begin + header[1]
-            problem = _column_problem(options.stream, Counter(names))
-            if problem is not None:
-                yield file.problem(problem, raw, whole=True)
-                return
             file.row = 2
         facts = replace(file.facts(), begin=begin, kind=kind, header=names, encoding=form.encoding, skips=form.skips)
         pending = None
@@ -279,16 +275,12 @@ def _plan_stream(
         names: tuple[str, ...] = ()
         begin, row = 0, 1
         if kind == "csv" and options.header:
-            header = stream.read_header(form, final=True)
+            header = stream.read_header(form, True, options.stream)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
             names, begin = header or ((), 0)
             row = 2
-            problem = _column_problem(options.stream, Counter(names)) if header else None
-            if problem is not None and stream.damage is None:
-                yield file.problem(problem, raw, whole=True)
-                return
         facts = replace(
             file.facts(),
             begin=begin,
@@ -340,7 +332,9 @@ class _Content:
             self._left -= len(data)
         return data
 
-    def read_header(self, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+    def read_header(
+        self, form: FileFormat, final: bool, declared: BaseStream
+    ) -> tuple[tuple[str, ...], int] | str | None:
         """Column names, and the length of the header; a text is the problem; None if there is nothing, or not all of
         it."""
         data = b""
@@ -349,8 +343,11 @@ class _Content:
             if b"\n" in more:
                 break
         header = _parse_header(data, form, final or len(data) >= LONGEST_HEADER)
-        self._ready = data[header[1] if isinstance(header, tuple) else 0 :] + self._ready
-        return header
+        if not isinstance(header, tuple):
+            return header
+        self._ready = data[header[1] :] + self._ready
+        # A file that breaks off in its header has another problem than its columns.
+        return header if self.damage is not None else _column_problem(declared, Counter(header[0])) or header
 
 
 def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
