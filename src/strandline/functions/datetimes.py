@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -14,17 +15,6 @@ from strandline.functions.signatures import Function, FunctionError, Types, fixe
 from strandline.logical.expressions import Call, Expression, Literal
 from strandline.logical.values import CHRONON, EPOCH, in_calendar
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, bound, let, quotient, within
-
-# The units of date_trunc, with the granularity of what is truncated to them.
-_TRUNCATED: Final[Mapping[str, int]] = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    **dict.fromkeys(("day", "week", "month", "quarter", "year", "decade", "century", "millennium"), DAY),
-}
-TRUNC_UNITS: Final = tuple(_TRUNCATED)
 
 # The parts of an instant that EXTRACT and date_part take out. Each is a function of its own.
 PARTS: Final = (
@@ -52,7 +42,7 @@ PARTS: Final = (
 def trunc_unit(text: str) -> str | None:
     """The unit of TRUNC_UNITS that `text` names in any case, singular or plural."""
     unit = _singular(text)
-    return unit if unit in TRUNC_UNITS else None
+    return unit if unit in _UNITS else None
 
 
 def part_of(text: str) -> str | None:
@@ -70,35 +60,11 @@ def _singular(text: str) -> str:
 
 
 def _date_trunc(unit: str, moment: datetime) -> datetime | None:
-    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    match trunc_unit(unit):
-        case "microsecond":
-            return moment
-        case "millisecond":
-            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-        case "second":
-            return moment.replace(microsecond=0)
-        case "minute":
-            return moment.replace(second=0, microsecond=0)
-        case "hour":
-            return moment.replace(minute=0, second=0, microsecond=0)
-        case "day":
-            return midnight
-        case "week":  # weeks begin on Monday
-            return midnight - timedelta(days=moment.weekday())
-        case "month":
-            return midnight.replace(day=1)
-        case "quarter":
-            return midnight.replace(month=(moment.month - 1) // 3 * 3 + 1, day=1)
-        case "year":
-            return midnight.replace(month=1, day=1)
-        case "decade":  # the first one begins in the year 0, which the calendar does not have
-            return midnight.replace(moment.year // 10 * 10, 1, 1) if moment.year >= 10 else None
-        case "century":
-            return midnight.replace((moment.year - 1) // 100 * 100 + 1, 1, 1)
-        case "millennium":
-            return midnight.replace((moment.year - 1) // 1000 * 1000 + 1, 1, 1)
-    raise AssertionError(f"date_trunc('{unit}', …) passed the check of its unit")
+    return _UNITS[_singular(unit)].start(moment)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _literal_unit(arguments: Sequence[Expression]) -> None:
@@ -148,33 +114,10 @@ def _microseconds(moment: datetime) -> int:
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
 
-_POLARS_UNITS: Final[Mapping[str, str]] = {
-    "microsecond": "1us",
-    "millisecond": "1ms",
-    "second": "1s",
-    "minute": "1m",
-    "hour": "1h",
-    "day": "1d",
-    "week": "1w",
-    "month": "1mo",
-    "quarter": "1q",
-    "year": "1y",
-}
-
 
 def _date_trunc_columns(call: Call, _: pl.Expr, moment: pl.Expr) -> pl.Expr:
-    unit = _unit_of(call)
-    return _LONG_SPANS[unit](moment) if unit in _LONG_SPANS else moment.dt.truncate(_POLARS_UNITS[unit])
-
-
-def _span(years: int, first: int) -> Callable[[pl.Expr], pl.Expr]:
-    """The start of a span of years; the spans begin with the years that leave `first` when divided by it."""
-
-    def start(moment: pl.Expr) -> pl.Expr:
-        year = moment.dt.year().cast(pl.Int64)
-        return let(((year - first) // years * years + first,), lambda y: _instant(_days_before(y), pl.lit(0)))
-
-    return start
+    columns = _UNITS[_unit_name(call)].columns
+    return moment.dt.truncate(columns) if isinstance(columns, str) else columns(moment)
 
 
 def _instant(days: pl.Expr, micros: pl.Expr) -> pl.Expr:
@@ -240,23 +183,65 @@ def _epoch_columns(_: Call, moment: pl.Expr) -> pl.Expr:
     return quotient(moment.to_physical().cast(pl.Float64), pl.lit(1e6))
 
 
-_LONG_SPANS: Final = {"decade": _span(10, 0), "century": _span(100, 1), "millennium": _span(1000, 1)}
+# ---- the units of date_trunc -----------------------------------------------------------------------------------------
 
 
-# ---- what a unit decides ---------------------------------------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A unit of date_trunc.
+
+    start        of the one that holds an instant; None if that is outside of the calendar
+    columns      the same over a column, or the name of the unit in Polars
+    granularity  of the starts
+    """
+
+    start: Callable[[datetime], datetime | None]
+    columns: str | Callable[[pl.Expr], pl.Expr]
+    granularity: int = DAY
 
 
-def _unit_of(call: Call) -> str:
-    unit = call.arguments[0]
-    assert isinstance(unit, Literal), "the unit is checked when the query is bound"
-    name = trunc_unit(str(unit.value))
-    assert name is not None, "the unit is checked when the query is bound"
-    return name
+def _years(count: int, first: int) -> _Unit:
+    """Spans of years; they begin with the years that leave `first` when divided by their length."""
+
+    def start(moment: datetime) -> datetime | None:
+        year = (moment.year - first) // count * count + first
+        return datetime(year, 1, 1) if year else None  # the calendar has no year 0
+
+    def start_columns(moment: pl.Expr) -> pl.Expr:
+        year = moment.dt.year().cast(pl.Int64)
+        return let(((year - first) // count * count + first,), lambda y: _instant(_days_before(y), pl.lit(0)))
+
+    return _Unit(start, start_columns)
+
+
+_UNITS: Final[Mapping[str, _Unit]] = {
+    "microsecond": _Unit(lambda ts: ts, "1us", MICROSECOND),
+    "millisecond": _Unit(lambda ts: ts.replace(microsecond=ts.microsecond // 1000 * 1000), "1ms", MILLISECOND),
+    "second": _Unit(lambda ts: ts.replace(microsecond=0), "1s", SECOND),
+    "minute": _Unit(lambda ts: ts.replace(second=0, microsecond=0), "1m", MINUTE),
+    "hour": _Unit(lambda ts: ts.replace(minute=0, second=0, microsecond=0), "1h", HOUR),
+    "day": _Unit(_midnight, "1d"),
+    "week": _Unit(lambda ts: _midnight(ts) - timedelta(days=ts.weekday()), "1w"),  # weeks begin on Monday
+    "month": _Unit(lambda ts: datetime(ts.year, ts.month, 1), "1mo"),
+    "quarter": _Unit(lambda ts: datetime(ts.year, (ts.month - 1) // 3 * 3 + 1, 1), "1q"),
+    "year": _Unit(lambda ts: datetime(ts.year, 1, 1), "1y"),
+    "decade": _years(10, 0),
+    "century": _years(100, 1),
+    "millennium": _years(1000, 1),
+}
+TRUNC_UNITS: Final = tuple(_UNITS)
+
+
+def _unit_name(call: Call) -> str:
+    match call.arguments[0]:
+        case Literal(str(text), _) if (name := trunc_unit(text)) is not None:
+            return name
+    raise AssertionError("the unit is checked when the query is bound")
 
 
 def _duckdb_date_trunc(call: SqlCall) -> str:
     """DuckDB's centuries begin a year too early."""
-    unit = _unit_of(call.expression)
+    unit = _unit_name(call.expression)
     if unit in ("century", "millennium"):
         years = 100 if unit == "century" else 1000
         first = f"(extract(year FROM {{1}}) - 1) // {years} * {years} + 1"
@@ -288,7 +273,7 @@ FAMILY: Final = (
     Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
              2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
              sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
-             granularity=lambda call: _TRUNCATED[_unit_of(call)]),
+             granularity=lambda call: _UNITS[_unit_name(call)].granularity),
     Function("date_bin", "date_bin(stride, ts, origin)",
              "The start of the span of that length, counted from the origin, that holds ts.",
              3, 3, fixed(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _date_bin, _date_bin_columns,
