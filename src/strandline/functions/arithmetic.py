@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +27,7 @@ from strandline.functions.signatures import (
     exact,
     fixed,
     integer_digits,
-    number,
+    numeric,
 )
 from strandline.logical.expressions import Call, Cast, Expression, Literal
 from strandline.logical.values import CHRONON, EXACT, in_calendar
@@ -39,26 +38,22 @@ from strandline.runtime.kernels.columns import LEAST_INT64, let
 
 
 def _sum_rule(types: Types) -> tuple[Types, Type] | None:
-    if (kind := number(types)) is not None:
-        if (pair := exact(types)) is None:
-            return (kind, kind), kind
-        scale = max(part.scale for part in pair)
-        return pair, decimal(max(map(integer_digits, pair)) + scale + 1, scale)
-    return None
+    if (pair := exact(types)) is None:
+        return numeric()(types)
+    scale = max(part.scale for part in pair)
+    return pair, decimal(max(map(integer_digits, pair)) + scale + 1, scale)
 
 
 def _product_rule(types: Types) -> tuple[Types, Type] | None:
-    if (kind := number(types)) is not None:
-        if (pair := exact(types)) is None:
-            return (kind, kind), kind
-        left, right = pair
-        if left.scale + right.scale > MAX_PRECISION:
-            raise FunctionError(
-                f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
-                "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
-            )
-        return pair, decimal(left.precision + right.precision, left.scale + right.scale)
-    return None
+    if (pair := exact(types)) is None:
+        return numeric()(types)
+    left, right = pair
+    if left.scale + right.scale > MAX_PRECISION:
+        raise FunctionError(
+            f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
+            "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
+        )
+    return pair, decimal(left.precision + right.precision, left.scale + right.scale)
 
 
 def _plus_rule(types: Types) -> tuple[Types, Type] | None:
@@ -105,21 +100,11 @@ def _times_rule(types: Types) -> tuple[Types, Type] | None:
 
 
 def _divide_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    if kind is None:
-        return None
-    kind = BIGINT if kind == BIGINT else DOUBLE
-    return (kind, kind), kind
-
-
-def _modulo_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind, kind), kind)
+    return all_of(BIGINT, BIGINT)(types) or all_of(DOUBLE, DOUBLE)(types)
 
 
 def _negate_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = INTERVAL if types == (INTERVAL,) else number(types)
-    return None if kind is None else ((kind,), kind)
+    return (types, INTERVAL) if types == (INTERVAL,) else numeric()(types)
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
@@ -174,12 +159,9 @@ def _negate(value: Any) -> Any:
     return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
-def _shift(value: int, bits: int) -> int | None:
-    """To the left if `bits` is positive; a value has 64 bits, and shifts by more are none."""
-    if not -64 < bits < 64:
-        return None
-    shifted = value << bits if bits >= 0 else value >> -bits
-    return (shifted + 2**63) % 2**64 - 2**63
+def _shift_left(value: int, places: int) -> int | None:
+    """The lowest 64 bits, of which the first is the sign."""
+    return ((value << places) + 2**63) % 2**64 - 2**63 if 0 <= places < 64 else None
 
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
@@ -266,14 +248,14 @@ def _divide_columns(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def _remainder_columns(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     match call.type.name:
         case "DOUBLE":
-            return pl.map_batches([left, right], _fmod, return_dtype=pl.Float64(), is_elementwise=True)
+            return columns.together(_fmod, left, right, kind=DOUBLE)
         case "DECIMAL":
             return decimals.scaled(_whole_remainder(decimals.unscaled(left), decimals.unscaled(right)), call.type)
     return _whole_remainder(left, right)
 
 
 def _whole_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    """The _whole_remainder with the sign of the dividend; Polars' has the sign of the divisor."""
+    """The remainder with the sign of the dividend; Polars' has the sign of the divisor."""
     return let(
         (left, right),
         lambda a, b: a % b,
@@ -282,7 +264,7 @@ def _whole_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def _fmod(pair: Sequence[pl.Series]) -> pl.Series:
-    """The exact _whole_remainder of DOUBLEs; Polars computes it from the rounded columns.quotient."""
+    """The exact remainder of DOUBLEs; Polars computes it from the rounded quotient."""
     left, right = pair
     with np.errstate(invalid="ignore"):
         result = pl.Series(np.fmod(left.to_numpy(), right.to_numpy()))
@@ -295,21 +277,17 @@ def _negate_columns(call: Call, value: pl.Expr) -> pl.Expr:
     return -value
 
 
-def _shift_columns(pair: Sequence[pl.Series], left: bool) -> pl.Series:
+def _shifted(shift: np.ufunc) -> Callable[..., pl.Expr]:
     """Bits moved; NULL unless the number of places is 0 to 63."""
-    value, places = (columns.stretched(column, pair) for column in pair)
-    possible = value.is_not_null() & places.is_between(0, 63)
-    amount = places.fill_null(0).cast(pl.Int64).to_numpy() & 63
-    bits = value.fill_null(0).to_numpy()
-    moved = np.left_shift(bits, amount) if left else np.right_shift(bits, amount)
-    return pl.select(pl.when(possible).then(pl.Series(moved))).to_series()
 
+    def column(pair: Sequence[pl.Series]) -> pl.Series:
+        value, places = (columns.stretched(column, pair) for column in pair)
+        possible = value.is_not_null() & places.is_between(0, 63)
+        amount = places.fill_null(0).cast(pl.Int64).to_numpy() & 63
+        moved = shift(value.fill_null(0).to_numpy(), amount)
+        return pl.select(pl.when(possible).then(pl.Series(moved))).to_series()
 
-def _shifted(left: bool) -> Callable[..., pl.Expr]:
-    def shifted(_: Call, value: pl.Expr, places: pl.Expr) -> pl.Expr:
-        return columns.together(partial(_shift_columns, left=left), value, places, kind=BIGINT)
-
-    return shifted
+    return lambda _, value, places: columns.together(column, value, places, kind=BIGINT)
 
 
 def _gcds(pair: Sequence[pl.Series]) -> pl.Series:
@@ -383,7 +361,7 @@ FAMILY: Final = (
              duckdb={"DOUBLE, DOUBLE": "({0} / nullif({1}, 0e0))"},
              postgresql={"DOUBLE, DOUBLE": "{h}divide_double({0}, nullif({1}, 0))"}),
     Function("%", "a % b", "Remainder with the sign of a. NULL if b is 0.",
-             2, 2, _modulo_rule, _remainder, _remainder_columns, aliases=("mod",),
+             2, 2, numeric(), _remainder, _remainder_columns, aliases=("mod",),
              sql={"BIGINT, BIGINT": "{h}remainder({0}, {1})"},
              duckdb={"DECIMAL, DECIMAL": "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
                      "DOUBLE, DOUBLE": "{h}remainder_double({0}, {1})"},
@@ -399,10 +377,10 @@ FAMILY: Final = (
              2, 2, _BITS, operator.xor, lambda _, a, b: a ^ b, duckdb="xor({0}, {1})", postgresql="({0} # {1})"),
     Function("~", "~a", "All 64 bits inverted.", 1, 1, _BITS, operator.invert, lambda _, a: -1 - a, sql="(~{0})"),
     Function("<<", "a << n", "The 64 bits of a, n places to the left; NULL unless n is 0 to 63.",
-             2, 2, _SHIFT, lambda a, n: None if n < 0 else _shift(a, n), _shifted(left=True),
+             2, 2, _SHIFT, _shift_left, _shifted(np.left_shift),
              sql="{h}shift_left({0}, {1})"),
     Function(">>", "a >> n", "The 64 bits of a, n places to the right, the sign kept; NULL unless n is 0 to 63.",
-             2, 2, _SHIFT, lambda a, n: None if n < 0 else _shift(a, -n), _shifted(left=False),
+             2, 2, _SHIFT, lambda a, n: a >> n if 0 <= n < 64 else None, _shifted(np.right_shift),
              sql="CASE WHEN {1} BETWEEN 0 AND 63 THEN {0} >> {1} END"),
     Function("div", "div(a, b)", "The quotient of whole numbers, truncated toward zero. NULL if b is 0.",
              2, 2, _BITS, _divide, _divide_columns, sql="{h}quotient({0}, {1})"),

@@ -10,7 +10,7 @@ from typing import Any, Final
 from strandline.core.lazy import pl
 from strandline.core.types import DOUBLE, INT, Type, decimal
 from strandline.functions import decimals
-from strandline.functions.signatures import Function, FunctionError, Types, integer_digits, number, widens
+from strandline.functions.signatures import Function, FunctionError, Types, integer_digits, number, numeric, widens
 from strandline.logical.expressions import Call, Expression, Literal, columns_of
 from strandline.logical.values import EXACT, WHOLE_DOUBLE, half_away, unit
 from strandline.runtime.kernels.columns import LEAST_INT64, bound, constant, let
@@ -18,27 +18,17 @@ from strandline.runtime.kernels.columns import LEAST_INT64, bound, constant, let
 # ---- typing ----------------------------------------------------------------------------------------------------------
 
 
-def _same_number(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind,), kind)
+def _whole_type(kind: Type) -> Type:
+    """Of the next whole numbers; a DECIMAL may gain a digit: ceil(9.5) is 10."""
+    return decimal(integer_digits(kind) + 1, 0) if kind.name == "DECIMAL" else kind
 
 
-def _sign_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind,), DOUBLE if kind == DOUBLE else INT)
-
-
-def _whole_rule(types: Types) -> tuple[Types, Type] | None:
-    """To a whole number; a DECIMAL may gain a digit: ceil(9.5) is 10."""
-    kind = number(types)
-    if kind is None:
-        return None
-    return (kind,), decimal(integer_digits(kind) + 1, 0) if kind.name == "DECIMAL" else kind
+_WHOLE = numeric(_whole_type)
 
 
 def _round_rule(types: Types) -> tuple[Types, Type] | None:
     if len(types) == 1:
-        return _whole_rule(types)
+        return _WHOLE(types)
     kind = number(types[:1])
     if kind is None or not widens(types[1], INT):
         return None
@@ -221,19 +211,20 @@ def _digits(call: Call) -> int | None:
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 FAMILY: Final = (
-    Function("abs", "abs(x)", "The absolute value.", 1, 1, _same_number, _absolute, _absolute_columns,
+    Function("abs", "abs(x)", "The absolute value.", 1, 1, numeric(), _absolute, _absolute_columns,
              sql={"BIGINT": "CASE WHEN {0} < 0 THEN {h}subtract(CAST(0 AS BIGINT), {0}) ELSE {0} END",
                   "*": "abs({0})"}),
-    Function("sign", "sign(x)", "-1, 0 or 1.", 1, 1, _sign_rule, _sign, _sign_columns,
+    Function("sign", "sign(x)", "-1, 0 or 1.",
+             1, 1, numeric(lambda kind: DOUBLE if kind == DOUBLE else INT), _sign, _sign_columns,
              sql="CAST(sign({0}) AS INTEGER)",
              duckdb={"DOUBLE": "CASE WHEN isnan({0}) THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"},
              postgresql={"DOUBLE": "CASE WHEN {0} = 'NaN' THEN {0} ELSE sign({0}) END"}),
     Function("floor", "floor(x)", "The next whole number below.",
-             1, 1, _whole_rule, _whole(ROUND_FLOOR, math.floor), _floor,
+             1, 1, _WHOLE, _whole(ROUND_FLOOR, math.floor), _floor,
              sql={"BIGINT": "{0}", "*": "floor({0})"},
              duckdb={"DECIMAL": "TRY_CAST(floor({0}) AS DECIMAL({p},{s}))"}),
     Function("ceil", "ceil(x)", "The next whole number above.",
-             1, 1, _whole_rule, _whole(ROUND_CEILING, math.ceil), _ceil, aliases=("ceiling",),
+             1, 1, _WHOLE, _whole(ROUND_CEILING, math.ceil), _ceil, aliases=("ceiling",),
              sql={"BIGINT": "{0}", "*": "ceil({0})"},
              duckdb={"DECIMAL": "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))"}),
     Function("round", "round(x[, digits])", "x rounded half away from zero; digits may be negative.",

@@ -212,9 +212,19 @@ def number(types: Types) -> Type | None:
     return BIGINT if kind in (INT, VARCHAR) else kind
 
 
+def numeric(result: Callable[[Type], Type] | None = None) -> Rule:
+    """Numbers in the type for arithmetic over them, which is the result type too if `result` does not give another."""
+
+    def rule(types: Types) -> tuple[Types, Type] | None:
+        kind = number(types)
+        return None if kind is None else ((kind,) * len(types), kind if result is None else result(kind))
+
+    return rule
+
+
 def exact(types: Types) -> tuple[Type, Type] | None:
     """Both operands as DECIMALs if one is a DECIMAL and neither is a DOUBLE."""
-    if any(kind.name == "DECIMAL" for kind in types) and all(kind.name != "DOUBLE" for kind in types):
-        left, right = (as_decimal(INT if kind == NULL else kind) for kind in types)
-        return left, right
-    return None
+    if number(types) is None or all(kind.name != "DECIMAL" for kind in types) or DOUBLE in types:
+        return None
+    left, right = (as_decimal(INT if kind == NULL else kind) for kind in types)
+    return left, right
