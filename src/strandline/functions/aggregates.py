@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
-from functools import cmp_to_key
+from functools import cmp_to_key, partial, reduce
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -32,13 +32,11 @@ from strandline.functions.oracles import Spellings
 from strandline.functions.registry import suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
-from strandline.logical.values import LARGEST_SQUARED, compare, fit
+from strandline.logical.values import EXACT, LARGEST_SQUARED, compare, fit
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
 Form = Literal["value", "separated", "within group", "fraction within group"]
 Meaning: TypeAlias = Callable[[AggregateCall, list[Any]], Any]
-
-_EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +128,7 @@ RowType = TypeVar("RowType", bound=Mapping[str, Value])
 
 def in_order(rows: Sequence[RowType], keys: Sequence[SortKey]) -> list[RowType]:
     """The rows sorted by keys; ties stay in their order."""
-
-    def comparison(one: RowType, two: RowType) -> int:
-        return compare_rows(keys, one, two)
-
-    return sorted(rows, key=cmp_to_key(comparison))
+    return sorted(rows, key=cmp_to_key(partial(compare_rows, keys)))
 
 
 def compare_rows(keys: Sequence[SortKey], one: Mapping[str, Value], two: Mapping[str, Value]) -> int:
@@ -180,12 +174,11 @@ def _double(kind: Type) -> Type | None:
     return DOUBLE if is_numeric(kind) else None
 
 
-def _truth(kind: Type) -> Type | None:
-    return BOOLEAN if kind in (BOOLEAN, NULL) else None
+def _only(accepted: Type) -> Callable[[Type], Type | None]:
+    return lambda kind: accepted if kind in (accepted, NULL) else None
 
 
-def _text(kind: Type) -> Type | None:
-    return VARCHAR if kind in (VARCHAR, NULL) else None
+_truth, _text = _only(BOOLEAN), _only(VARCHAR)
 
 
 def _array(kind: Type) -> Type | None:
@@ -205,7 +198,9 @@ def _greatest(_: AggregateCall, values: list[Any]) -> Any:
 
 
 def _sum(call: AggregateCall, values: list[Any]) -> Value:
-    return fit(_double_sum(values) if call.type.name == "DOUBLE" else _exact_sum(values), call.type)
+    if call.type.name == "DOUBLE":
+        return _double_sum(values)
+    return fit(reduce(EXACT.add, values) if isinstance(values[0], Decimal) else sum(values), call.type)
 
 
 def _mean(call: AggregateCall, values: list[Any]) -> float:
@@ -251,13 +246,6 @@ def _dispersion(call: AggregateCall, given: list[Any]) -> float | None:
     squares = _to_double(sum((value * value for value in exact), Fraction()) * count - sum(exact, Fraction()) ** 2)
     variance = squares / (count * (count if function.endswith("pop") else count - 1))
     return math.sqrt(variance) if function.startswith("stddev") else variance
-
-
-def _exact_sum(values: list[Any]) -> Any:
-    total = values[0]
-    for value in values[1:]:
-        total = _EXACT.add(total, value) if isinstance(total, Decimal) else total + value
-    return total
 
 
 def _double_sum(values: list[float]) -> float:

@@ -123,11 +123,7 @@ def _decimals_of_texts(kind: Type, texts: pl.Series) -> pl.Series:
 
 
 _PLAIN_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-
-
 _PLAIN_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?$"
-
-
 _ZONED_TIMESTAMP: Final = _PLAIN_TIMESTAMP[:-1] + "(?:Z|[+-][0-9]{2}:[0-9]{2})$"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, Final
 
 from strandline.core.lazy import pl
@@ -11,7 +12,7 @@ from strandline.functions.oracles import SqlCall
 from strandline.functions.signatures import Function, Types, alike, all_of, comparable
 from strandline.logical.expressions import Call, Literal, Value
 from strandline.logical.values import best, compare
-from strandline.runtime.kernels.columns import Step, let, polars_type
+from strandline.runtime.kernels.columns import let, polars_type
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
 
@@ -69,23 +70,18 @@ def _nullif_columns(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     return let((left, right), lambda a, b: pl.when(a == b).then(None).otherwise(a))
 
 
-def _greatest(call: Call, *values: pl.Expr) -> pl.Expr:
-    if call.type.name != "DOUBLE":
-        return pl.max_horizontal(values)
-    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b > a)).then(b).otherwise(a))
+def _extreme_columns(sign: int) -> Callable[..., pl.Expr]:
+    """Polars' own functions take NaN for a missing value."""
 
+    def better(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+        return pl.when(a.is_null() | (b > a if sign > 0 else b < a)).then(b).otherwise(a)
 
-def _least(call: Call, *values: pl.Expr) -> pl.Expr:
-    if call.type.name != "DOUBLE":
-        return pl.min_horizontal(values)
-    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b < a)).then(b).otherwise(a))
+    def extreme(call: Call, *values: pl.Expr) -> pl.Expr:
+        if call.type.name != "DOUBLE":
+            return pl.max_horizontal(values) if sign > 0 else pl.min_horizontal(values)
+        return reduce(lambda a, b: let((a, b), better), values)
 
-
-def _pairwise(values: Sequence[pl.Expr], choose: Step) -> pl.Expr:
-    result = values[0]
-    for value in values[1:]:
-        result = let((result, value), choose)
-    return result
+    return extreme
 
 
 def _infix(word: str) -> Callable[[SqlCall], str]:
@@ -126,7 +122,7 @@ FAMILY: Final = (
     Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.",
              2, 2, comparable(None), _nullif, _nullif_columns, strict=False, sql="nullif({all})"),
     Function("greatest", "greatest(a, …)", "The greatest argument that is not NULL.",
-             1, None, comparable(None), _extreme(1), _greatest, strict=False, sql="greatest({all})"),
+             1, None, comparable(None), _extreme(1), _extreme_columns(1), strict=False, sql="greatest({all})"),
     Function("least", "least(a, …)", "The least argument that is not NULL.",
-             1, None, comparable(None), _extreme(-1), _least, strict=False, sql="least({all})"),
+             1, None, comparable(None), _extreme(-1), _extreme_columns(-1), strict=False, sql="least({all})"),
 )  # fmt: skip

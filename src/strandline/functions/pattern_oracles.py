@@ -35,14 +35,8 @@ def _matches(call: SqlCall, pattern: Regex) -> str:
     return f"regexp_matches({call.arguments[0]}, {_re2(call, pattern)})"
 
 
-@_with_literals
-def duckdb_similar(call: SqlCall, *literals: str) -> str:
-    return _matches(call, similar_regex(*literals))
-
-
-@_with_literals
-def duckdb_regexp_like(call: SqlCall, *literals: str) -> str:
-    return _matches(call, regex(*literals))
+duckdb_similar = _with_literals(lambda call, *literals: _matches(call, similar_regex(*literals)))
+duckdb_regexp_like = _with_literals(lambda call, *literals: _matches(call, regex(*literals)))
 
 
 @_with_literals

@@ -82,15 +82,14 @@ def _similar(text: str, pattern: str, escape: str = "\\") -> bool:
     return _compiled(similar_regex(pattern, escape).python).search(text) is not None
 
 
+def _regexp_substr(text: str, pattern: str, group: int = 0) -> str | None:
+    match = _pattern(pattern).search(text)
+    return None if match is None else match[group]
+
+
 def _substring_match(text: str, pattern: str) -> str | None:
     """What the first group holds, or all of the match if there is no group."""
-    match = _pattern(pattern).search(text)
-    return None if match is None else match[1 if regex(pattern).groups else 0]
-
-
-def _regexp_substr(text: str, pattern: str) -> str | None:
-    match = _pattern(pattern).search(text)
-    return None if match is None else match[0]
+    return _regexp_substr(text, pattern, min(regex(pattern).groups, 1))
 
 
 def _regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:

@@ -118,14 +118,13 @@ def _character(code: int) -> str:
     return text if code > 127 or text.isalnum() else f"\\x{code:02x}"
 
 
-_SPACE: Final = " \t\n\r\f\v"
 _CLASSES: Final[dict[str, Ranges]] = {
     "alpha": _set_of("A-Za-z"),
     "digit": _set_of("0-9"),
     "alnum": _set_of("0-9A-Za-z"),
     "upper": _set_of("A-Z"),
     "lower": _set_of("a-z"),
-    "space": _set_of(_SPACE),
+    "space": _set_of(" \t\n\r\f\v"),
     "blank": _set_of(" \t"),
     "punct": _set_of("!-/:-@[-`{-~"),
     "graph": _set_of("!-~"),

@@ -179,13 +179,12 @@ def alike(result: Type | None) -> Rule:
 
 def comparable(result: Type | None) -> Rule:
     """The same for arguments that have an order."""
-    rule_of_any = alike(result)
 
     def rule(types: Types) -> tuple[Types, Type] | None:
-        if any(kind.element is not None for kind in types):
-            array = next(kind for kind in types if kind.element is not None)
+        array = next((kind for kind in types if kind.element is not None), None)
+        if array is not None:
             raise FunctionError(f"cannot compare values of type {array}", OF_ARRAYS)
-        return rule_of_any(types)
+        return alike(result)(types)
 
     return rule
 

@@ -34,11 +34,6 @@ def _substring(text: str, start: int, count: int | None = None) -> str | None:
     return None if count < 0 else text[max(start, 1) - 1 : max(start + count, 1) - 1]
 
 
-def _left(text: str, count: int) -> str:
-    """All but the last -count characters if count is negative."""
-    return text[:count] if count >= 0 else text[: max(len(text) + count, 0)]
-
-
 def _right(text: str, count: int) -> str:
     return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
 
@@ -202,11 +197,15 @@ def _overlay_columns(call: Call, text: pl.Expr, new: pl.Expr, start: pl.Expr, co
 
 
 def _split_part_columns(_: Call, text: pl.Expr, separator: pl.Expr, number: pl.Expr) -> pl.Expr:
+    parts = let((text, separator), lambda s, by: pl.when(by == "").then(pl.concat_list(s)).otherwise(s.str.split(by)))
+    return _nth_part_columns(parts, number)
+
+
+def _nth_part_columns(parts: pl.Expr, number: pl.Expr) -> pl.Expr:
     return let(
-        (text, separator, number.cast(pl.Int64)),
-        lambda s, by, n: pl.when(by == "").then(pl.concat_list(s)).otherwise(s.str.split(by)),
-        lambda s, by, n, parts: parts.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
-        lambda s, by, n, parts, part: pl.when((n != 0) & s.is_not_null() & by.is_not_null()).then(part.fill_null("")),
+        (parts, number.cast(pl.Int64)),
+        lambda p, n: p.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
+        lambda p, n, part: pl.when((n != 0) & p.is_not_null()).then(part.fill_null("")),
     )
 
 
@@ -215,11 +214,7 @@ def _part(call: Call, parts: pl.Expr, number: pl.Expr) -> pl.Expr:
         case Literal(int(literal), _) if literal:
             part = parts.list.get(literal - 1 if literal > 0 else literal, null_on_oob=True)
             return pl.when(parts.is_not_null()).then(part.fill_null(""))
-    return let(
-        (parts, number.cast(pl.Int64)),
-        lambda p, n: p.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
-        lambda p, n, part: pl.when((n != 0) & p.is_not_null()).then(part.fill_null("")),
-    )
+    return _nth_part_columns(parts, number)
 
 
 def _position(_: Call, text: pl.Expr, part: pl.Expr) -> pl.Expr:
@@ -358,7 +353,7 @@ FAMILY: Final = (
              2, 3, fixed(VARCHAR, VARCHAR, INT, INT), _substring, _substring_columns, cost=40, aliases=("substr",),
              sql={"*, *": "CASE WHEN {1} < 1 THEN {0} ELSE substring({0}, {1}) END", "*, *, *": "{h}part({all})"}),
     Function("left", "left(s, n)", "The first n characters; all but the last -n if n is negative.",
-             2, 2, _COUNTED, _left, lambda _, s, n: s.str.head(n), sql="left({0}, {1})"),
+             2, 2, _COUNTED, lambda s, n: s[:n], lambda _, s, n: s.str.head(n), sql="left({0}, {1})"),
     Function("right", "right(s, n)", "The last n characters; all but the first -n if n is negative.",
              2, 2, _COUNTED, _right, lambda _, s, n: s.str.tail(n),
              sql="CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END"),

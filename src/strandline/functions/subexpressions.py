@@ -6,17 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.functions.costs import own_cost
-from strandline.logical.expressions import (
-    Call,
-    Case,
-    Cast,
-    ColumnRef,
-    Expression,
-    Literal,
-    UserCall,
-    children,
-    rebuilt,
-)
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, children, rebuilt
 
 
 @dataclass(slots=True)
