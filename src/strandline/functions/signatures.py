@@ -73,7 +73,7 @@ class Function:
     vectorized     the same over columns: of the call and a Polars expression for each argument
     check          refuses arguments that must be known before the query runs and are not
     sql            how databases write it (`oracles.py`); `duckdb` and `postgresql` where one of them differs
-    cost           nanoseconds per row; None is next to nothing (`costs.py`)
+    cost           nanoseconds per row; None is next to nothing (`subexpressions.py`)
     granularity    microseconds. Over a column of instants the value is the same for all instants of a granule
     """
 
