@@ -104,10 +104,6 @@ def _bits(values: Doubles) -> Bits:
     return values.view(np.int64)
 
 
-def _exponentials(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.exponentials(x, tables.powers(), tables.exponentials())
-
-
 def _logarithms(x: Doubles, base: int | None = None) -> tuple[Doubles, Mask]:
     """Natural ones if there is no base."""
     factor = (1.0, 0.0) if base is None else tables.logarithm_factors()[base]
@@ -124,20 +120,12 @@ def _powers(base: Doubles, exponent: Doubles) -> tuple[Doubles, Mask]:
     )
 
 
-def _cube_roots(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots())
-
-
 def _circulars(function: int) -> Loop:
     return lambda x: elementary.circulars(x, _bits(x), function, tables.powers(), tables.turns(), tables.sines())
 
 
 def _inverse_circulars(function: int) -> Loop:
     return lambda x: elementary.inverse_circulars(x, function, tables.angles())
-
-
-def _angles(y: Doubles, x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.angles_of(y, x, tables.angles())
 
 
 def _hyperbolics(function: int) -> Loop:
@@ -211,8 +199,11 @@ def _elementary(
     exact: Callable[[float], float],
     loop: Loop,
     impossible: Domain | None = None,
+    *,
+    sql: str | None = None,
+    duckdb: str | None = None,
+    postgresql: str | None = None,
     cost: int | None = None,
-    **sql: str,
 ) -> Function:
     """A function of one DOUBLE: `exact` for finite ones, NaN for NaN, and NULL where it is impossible."""
 
@@ -221,31 +212,31 @@ def _elementary(
             return None
         return x if x != x else exact(x)
 
-    vectorized = _over_columns(loop, exact, impossible)
-    return Function(name, f"{name}(x)", doc, 1, 1, _DOUBLE, meaning, vectorized, cost=cost, **sql)
+    return Function(name, f"{name}(x)", doc, 1, 1, _DOUBLE, meaning, _over_columns(loop, exact, impossible),
+                    sql=sql, duckdb=duckdb, postgresql=postgresql, cost=cost)  # fmt: skip
 
 
 def _same_at_infinity(function: Callable[[float], float]) -> Callable[[float], float]:
     return lambda x: function(x) if math.isfinite(x) else x
 
 
-def _logarithm(name: str, base: int, **sql: str) -> Function:
-    doc = f"The logarithm to the base {base}; NULL unless x is positive."
-    exact = _same_at_infinity(partial(nearest.log, float(base)))
-    return _elementary(name, doc, exact, partial(_logarithms, base=base), _not_positive, **sql)
-
-
-_LOG10: Final = _logarithm("log10", 10, sql="CASE WHEN {0} > 0 THEN log({0}) END")
+_LOG10: Final = _elementary(
+    "log10", "The logarithm to the base 10; NULL unless x is positive.", _same_at_infinity(partial(nearest.log, 10.0)),
+    partial(_logarithms, base=10), _not_positive, sql="CASE WHEN {0} > 0 THEN log({0}) END")  # fmt: skip
 
 FAMILY: Final = (
     Function("sqrt", "sqrt(x)", "The square root; NULL if x is negative.",
              1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x), _sqrt,
              sql="CASE WHEN {0} >= 0 THEN sqrt({0}) END"),
-    _elementary("cbrt", "The cube root.", _same_at_infinity(nearest.cbrt), _cube_roots, cost=20, sql="cbrt({0})"),
+    _elementary("cbrt", "The cube root.", _same_at_infinity(nearest.cbrt),
+                lambda x: elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots()),
+                cost=20, sql="cbrt({0})"),
     Function("power", "power(x, y)", "x to the power of y, also x ^ y; NULL if there is no real result.",
              2, 2, _TWO, power, _over_columns(_powers, power, _without_power),
              sql="{h}power({0}, {1})", cost=20, aliases=("pow",)),
-    _elementary("exp", "e to the power of x.", nearest.exp, _exponentials, cost=20, sql="{h}exp({0})"),
+    _elementary("exp", "e to the power of x.", nearest.exp,
+                lambda x: elementary.exponentials(x, tables.powers(), tables.exponentials()),
+                cost=20, sql="{h}exp({0})"),
     _elementary("ln", "The natural logarithm; NULL unless x is positive.", _same_at_infinity(nearest.ln), _logarithms,
                 _not_positive, cost=20, sql="CASE WHEN {0} > 0 THEN ln({0}) END"),
     Function("log", "log([base, ]x)", "The logarithm to a base, or to 10; NULL unless both are positive.",
@@ -253,8 +244,10 @@ FAMILY: Final = (
              sql={"*": "CASE WHEN {0} > 0 THEN log({0}) END",
                   "*, *": "CASE WHEN {0} > 0 AND {0} <> 1 AND {1} > 0 THEN ln({1}) / ln({0}) END"}),
     _LOG10,
-    _logarithm("log2", 2, duckdb="CASE WHEN {0} > 0 THEN log2({0}) END",
-               postgresql="CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END"),
+    _elementary("log2", "The logarithm to the base 2; NULL unless x is positive.",
+                _same_at_infinity(partial(nearest.log, 2.0)), partial(_logarithms, base=2), _not_positive,
+                duckdb="CASE WHEN {0} > 0 THEN log2({0}) END",
+                postgresql="CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END"),
     Function("pi", "pi()", "The ratio of a circle's circumference to its diameter.",
              0, 0, fixed(DOUBLE), lambda: math.pi, lambda _: pl.lit(math.pi), sql="pi()"),
     _elementary("sin", "The sine of an angle in radians; NULL if it is infinite.", nearest.sin, _circulars(SINE),
@@ -270,7 +263,8 @@ FAMILY: Final = (
     _elementary("atan", "The angle with this tangent.", nearest.atan, _inverse_circulars(TANGENT),
                 cost=20, sql="atan({0})"),
     Function("atan2", "atan2(y, x)", "The angle of the point (x, y).",
-             2, 2, _TWO, _atan2, _over_columns(_angles, nearest.atan2), sql="atan2({0}, {1})", cost=20),
+             2, 2, _TWO, _atan2, _over_columns(lambda y, x: elementary.angles_of(y, x, tables.angles()), nearest.atan2),
+             sql="atan2({0}, {1})", cost=20),
     _elementary("sinh", "The hyperbolic sine.", nearest.sinh, _hyperbolics(SINE), sql="sinh({0})"),
     _elementary("cosh", "The hyperbolic cosine.", nearest.cosh, _hyperbolics(COSINE), sql="cosh({0})"),
     _elementary("tanh", "The hyperbolic tangent.", nearest.tanh, _hyperbolics(TANGENT), sql="tanh({0})"),
