@@ -120,50 +120,40 @@ def _date_trunc_columns(call: Call, _: pl.Expr, moment: pl.Expr) -> pl.Expr:
     return moment.dt.truncate(columns) if isinstance(columns, str) else columns(moment)
 
 
-def _instant(days: pl.Expr, micros: pl.Expr) -> pl.Expr:
-    """An instant some days and microseconds after the start of 1970; NULL outside of the calendar."""
-    return within(days * DAY + micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
-
-
-def _days_before(year: pl.Expr) -> pl.Expr:
-    """From 1970 to the first of January, by the rule of leap years."""
-    last = year - 1
-    return last * 365 + last // 4 - last // 100 + last // 400 - 719_162
+def _instant(micros: pl.Expr) -> pl.Expr:
+    """The instant some microseconds after the start of 1970; NULL outside of the calendar."""
+    return within(micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
 
 
 def _days(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    """From 1970 to a day; NULL if there is no such day."""
+    """From 1970 to a day; NULL if there is no such day, for which Polars raises."""
     return let(
-        (year.cast(pl.Int64), month.cast(pl.Int64), day.cast(pl.Int64)),
-        lambda y, m, d: (y % 4 == 0) & ((y % 100 != 0) | (y % 400 == 0)),
-        # Months before this one, if February had 30 days, less what it lacks.
-        lambda y, m, d, leap: (367 * m - 362) // 12 - pl.when(m > 2).then(2 - leap.cast(pl.Int64)).otherwise(0),
-        lambda y, m, d, leap, before: pl.when(m == 2).then(28 + leap.cast(pl.Int64)).otherwise(30 + (m + m // 8) % 2),
-        lambda y, m, d, leap, before, length: pl.when(
-            y.is_between(1, 9999) & m.is_between(1, 12) & (d >= 1) & (d <= length)
-        ).then(_days_before(y) + before + d - 1),
+        (year, month, day),
+        lambda y, m, d: pl.date(pl.when(y.is_between(1, 9999)).then(y), pl.when(m.is_between(1, 12)).then(m), 1),
+        lambda y, m, d, first: pl.when(d.is_between(1, first.dt.days_in_month())).then(first.to_physical() + d - 1),
     )
 
 
 def _make_date(_: Call, year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    return _days(year, month, day).cast(pl.Int32).cast(pl.Date)
+    return _days(year, month, day).cast(pl.Date)
 
 
 def _make_timestamp_columns(_: Call, *parts: pl.Expr) -> pl.Expr:
     year, month, day, hour, minute, second = parts
     return bound(
-        (_days(year, month, day), hour.cast(pl.Int64), minute.cast(pl.Int64), second),
+        (_days(year, month, day).cast(pl.Int64), hour.cast(pl.Int64), minute.cast(pl.Int64), second),
         lambda d, h, m, s: (s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False),
         lambda d, h, m, s, micros: pl.when(
             h.is_between(0, 24) & m.is_between(0, 59) & micros.is_between(0, MINUTE)
         ).then(h * HOUR + m * MINUTE + micros),
-        lambda d, h, m, s, micros, since_midnight: _instant(d, pl.when(since_midnight <= DAY).then(since_midnight)),
+        lambda d, h, m, s, micros, since_midnight: _instant(
+            d * DAY + pl.when(since_midnight <= DAY).then(since_midnight)
+        ),
     )
 
 
 def _to_timestamp_columns(_: Call, seconds: pl.Expr) -> pl.Expr:
-    micros = (seconds * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False)
-    return within(micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
+    return _instant((seconds * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False))
 
 
 def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr) -> pl.Expr:
@@ -171,7 +161,7 @@ def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr
         (stride, moment.to_physical(), origin.to_physical()),
         lambda n, ts, start: pl.when(n > 0).then((ts - start) // n * n + start),
         # Far before the calendar it may wrap around, but then to far behind it.
-        lambda n, ts, start, begin: within(begin, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us")),
+        lambda n, ts, start, begin: _instant(begin),
     )
 
 
@@ -208,8 +198,8 @@ def _years(count: int, first: int) -> _Unit:
         return datetime(year, 1, 1) if year else None  # the calendar has no year 0
 
     def start_columns(moment: pl.Expr) -> pl.Expr:
-        year = moment.dt.year().cast(pl.Int64)
-        return let(((year - first) // count * count + first,), lambda y: _instant(_days_before(y), pl.lit(0)))
+        year = (moment.dt.year() - first) // count * count + first
+        return let((year,), lambda y: pl.datetime(pl.when(y > 0).then(y), 1, 1))
 
     return _Unit(start, start_columns)
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from strandline.core.lazy import pl
 from strandline.core.types import BOOLEAN, INT, NULL, VARCHAR, Type, array_of
@@ -258,45 +257,17 @@ def _concat_ws_columns(_: Call, separator: pl.Expr, *parts: pl.Expr) -> pl.Expr:
     )
 
 
-def _ascii(_: Call, text: pl.Expr) -> pl.Expr:
-    """From the first four bytes of UTF-8: how many there are, and six bits from each but the first."""
-    padded = pl.concat_str(text.str.head(1), pl.lit("\0\0\0\0")).cast(pl.Binary)
-    bytes_ = padded.bin.slice(0, 4).bin.reinterpret(dtype=pl.UInt32, endianness="big").cast(pl.Int64)
-    return let(
-        (bytes_,),
-        lambda b: b // 2**24,
-        lambda b, first: b // 2**16 % 64,
-        lambda b, first, two: b // 2**8 % 64,
-        lambda b, first, two, three: b % 64,
-        lambda b, first, two, three, four: (
-            pl.when(first < 0x80)
-            .then(first)
-            .when(first < 0xE0)
-            .then(first % 32 * 64 + two)
-            .when(first < 0xF0)
-            .then(first % 16 * 4096 + two * 64 + three)
-            .otherwise(first % 8 * 262144 + two * 4096 + three * 64 + four)
-            .cast(pl.Int32)
-        ),
-    )
+def _code_points(texts: pl.Series) -> pl.Series:
+    """Of the first characters: all of them as one text, which UTF-32 turns into numbers."""
+    first = texts.str.head(1).replace("", "\0").fill_null("\0").str.join("")[0]
+    return pl.Series(np.frombuffer(first.encode("utf-32-le"), np.int32)).set(texts.is_null(), None)
 
 
 def _characters(codes: pl.Series) -> pl.Series:
-    """The UTF-8 form of code points, written byte by byte of all of them."""
+    """Of code points: all of them as one text in UTF-32, which is split."""
     possible = codes.is_between(1, 0xD7FF) | codes.is_between(0xE000, 0x10FFFF)
-    code = codes.set(~possible, None).fill_null(0).to_numpy()
-    longer = [code >= bound for bound in (0x80, 0x800, 0x10000)]
-    size = 1 + np.sum(longer, axis=0)
-    lead = np.select(longer[::-1], [0xF0, 0xE0, 0xC0], 0)
-    columns = [lead | code >> 6 * (size - 1)]
-    columns += [
-        np.where(size > byte, 0x80 | (code >> 6 * np.maximum(size - 1 - byte, 0)) & 0x3F, 0) for byte in (1, 2, 3)
-    ]
-    used = np.arange(4) < size[:, None]
-    content = np.stack(columns, axis=1).astype(np.uint8)[used]
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    texts = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(offsets), pa.py_buffer(content))
-    return pl.select(pl.when(possible).then(pl.Series(texts, dtype=pl.String))).to_series()
+    text = codes.set(~possible, None).fill_null(0).to_numpy().astype(np.int32).tobytes().decode("utf-32-le")
+    return pl.select(pl.when(possible).then(pl.Series([text]).str.split("").explode())).to_series()
 
 
 def _hashes(texts: pl.Series) -> pl.Series:
@@ -395,7 +366,8 @@ FAMILY: Final = (
              2, 2, _TEST, str.endswith, lambda _, s, suffix: s.str.ends_with(suffix),
              sql="(right({0}, CAST(length({1}) AS INTEGER)) = {1})"),
     Function("ascii", "ascii(s)", "The code point of the first character; 0 if there is none.",
-             1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, _ascii, sql="ascii({0})", cost=150),
+             1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, lambda _, s: mapped(s, _code_points, INT),
+             sql="ascii({0})", cost=150),
     Function("chr", "chr(n)", "The character with a code point; NULL if there is none.",
              1, 1, fixed(VARCHAR, INT), _chr, lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
              sql="CASE WHEN {0} BETWEEN 1 AND 55295 OR {0} BETWEEN 57344 AND 1114111 THEN chr({0}) END"),
