@@ -82,15 +82,16 @@ def _subscript(_: Call, array: pl.Expr, index: pl.Expr) -> pl.Expr:
     )
 
 
-def _contains_columns(columns: Sequence[pl.Series]) -> pl.Series:
-    lists, values = (stretched(column, columns) for column in columns)
-    content, sizes = elements(lists)
-    row_of = np.repeat(np.arange(len(lists)), sizes)
-    equal = (content == values[row_of]).fill_null(False).to_numpy()
-    holds = np.bincount(row_of[equal], minlength=len(lists)) > 0
-    unknown = np.bincount(row_of[content.is_null().to_numpy()], minlength=len(lists)) > 0
-    decided = pl.Series(holds | ~unknown) & lists.is_not_null() & (values.is_not_null() | pl.Series(sizes == 0))
-    return pl.select(pl.when(decided).then(pl.Series(holds))).to_series()
+def _contains_columns(_: Call, array: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return let(
+        (array, value),
+        lambda a, v: (
+            pl.when(a.list.contains(v, nulls_equal=False))
+            .then(True)
+            .when((a.list.len() == 0) | (v.is_not_null() & ~a.list.contains(None)))
+            .then(False)
+        ),
+    )
 
 
 def _to_string_columns(_: Call, array: pl.Expr, separator: pl.Expr, null: pl.Expr | None = None) -> pl.Expr:
@@ -120,7 +121,7 @@ FAMILY: Final = (
              duckdb="CAST(len({0}) AS INTEGER)", postgresql="CAST(cardinality({0}) AS INTEGER)"),
     Function("array_contains", "array_contains(a, x)",
              "Whether x is an element; NULL if none equals it and one is NULL.",
-             2, 2, _contains_rule, _contains, lambda _, a, x: together(_contains_columns, a, x, kind=BOOLEAN),
+             2, 2, _contains_rule, _contains, _contains_columns,
              strict=False, duckdb="{h}holds({0}, {1})", postgresql="({1} = ANY ({0}))"),
     Function("array_to_string", "array_to_string(a, s, null)",
              "The elements as text, separated by s; NULLs are left out, or stand as the third argument.",
