@@ -16,28 +16,6 @@ from strandline.logical.expressions import Call, Expression, Literal
 from strandline.logical.values import CHRONON, EPOCH, in_calendar
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, bound, let, quotient, within
 
-# The parts of an instant that EXTRACT and date_part take out. Each is a function of its own.
-PARTS: Final = (
-    "epoch",
-    "microseconds",
-    "milliseconds",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "dow",
-    "isodow",
-    "doy",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "isoyear",
-    "decade",
-    "century",
-    "millennium",
-)
-
 
 def trunc_unit(text: str) -> str | None:
     """The unit of TRUNC_UNITS that `text` names in any case, singular or plural."""
@@ -134,10 +112,6 @@ def _days(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
     )
 
 
-def _make_date(_: Call, year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    return _days(year, month, day).cast(pl.Date)
-
-
 def _make_timestamp_columns(_: Call, *parts: pl.Expr) -> pl.Expr:
     year, month, day, hour, minute, second = parts
     return bound(
@@ -152,10 +126,6 @@ def _make_timestamp_columns(_: Call, *parts: pl.Expr) -> pl.Expr:
     )
 
 
-def _to_timestamp_columns(_: Call, seconds: pl.Expr) -> pl.Expr:
-    return _instant((seconds * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False))
-
-
 def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr) -> pl.Expr:
     return let(
         (stride, moment.to_physical(), origin.to_physical()),
@@ -167,10 +137,6 @@ def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr
 
 def _microsecond_columns(moment: pl.Expr) -> pl.Expr:
     return moment.to_physical() % MINUTE
-
-
-def _epoch_columns(_: Call, moment: pl.Expr) -> pl.Expr:
-    return quotient(moment.to_physical().cast(pl.Float64), pl.lit(1e6))
 
 
 # ---- the units of date_trunc -----------------------------------------------------------------------------------------
@@ -259,25 +225,7 @@ def _part(
                     sql=f"CAST(extract({name} FROM {{0}}) AS INTEGER)", cost=cost, granularity=granularity)  # fmt: skip
 
 
-FAMILY: Final = (
-    Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
-             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
-             sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
-             granularity=lambda call: _UNITS[_unit_name(call)].granularity),
-    Function("date_bin", "date_bin(stride, ts, origin)",
-             "The start of the span of that length, counted from the origin, that holds ts.",
-             3, 3, fixed(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _date_bin, _date_bin_columns,
-             sql="{h}bin({all})", cost=15),
-    Function("make_date", "make_date(year, month, day)", "A DATE; NULL if there is no such day.",
-             3, 3, fixed(DATE, INT, INT, INT), lambda *parts: in_calendar(lambda: date(*parts)), _make_date,
-             sql="{h}date_of({all})", cost=40),
-    Function("make_timestamp", "make_timestamp(year, month, day, hour, minute, second)",
-             "A TIMESTAMP, the seconds with their fraction; NULL if there is no such instant.",
-             6, 6, fixed(TIMESTAMP, INT, INT, INT, INT, INT, DOUBLE), _make_timestamp, _make_timestamp_columns,
-             sql="{h}moment_of({all})", cost=40),
-    Function("to_timestamp", "to_timestamp(seconds)", "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC.",
-             1, 1, fixed(TIMESTAMP, DOUBLE), _to_timestamp, _to_timestamp_columns,
-             sql="{h}moment_of_seconds({0})", cost=40),
+_PART_FUNCTIONS: Final = (
     _part("year", "The year.", lambda ts: ts.year, lambda ts: ts.dt.year()),
     _part("isoyear", "The year that the week belongs to.", lambda ts: ts.isocalendar()[0], lambda ts: ts.dt.iso_year()),
     _part("quarter", "The quarter, 1 to 4.", lambda ts: (ts.month + 2) // 3, lambda ts: ts.dt.quarter()),
@@ -307,6 +255,32 @@ FAMILY: Final = (
     _part("millennium", "The millennium; the third began in 2001.",
           lambda ts: (ts.year + 999) // 1000, lambda ts: (ts.dt.year() + 999) // 1000),
     Function("epoch", "epoch(ts)", "Seconds since 1970-01-01 00:00:00 UTC, or of an INTERVAL, with their fraction.",
-             1, 1, _epoch_rule, _epoch, _epoch_columns, sql="({h}micros({0}) / 1e6)",
+             1, 1, _epoch_rule, _epoch, lambda _, ts: quotient(ts.to_physical().cast(pl.Float64), pl.lit(1e6)),
+             sql="({h}micros({0}) / 1e6)",
              duckdb={"BIGINT": "({0} / 1e6)"}, postgresql={"BIGINT": "(CAST({0} AS DOUBLE PRECISION) / 1e6)"}),
+)  # fmt: skip
+PARTS: Final = tuple(function.name for function in _PART_FUNCTIONS)
+"""The parts of an instant that EXTRACT and date_part take out, each by the function of its name."""
+
+FAMILY: Final = (
+    Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
+             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
+             sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
+             granularity=lambda call: _UNITS[_unit_name(call)].granularity),
+    Function("date_bin", "date_bin(stride, ts, origin)",
+             "The start of the span of that length, counted from the origin, that holds ts.",
+             3, 3, fixed(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _date_bin, _date_bin_columns,
+             sql="{h}bin({all})", cost=15),
+    Function("make_date", "make_date(year, month, day)", "A DATE; NULL if there is no such day.",
+             3, 3, fixed(DATE, INT, INT, INT), lambda *parts: in_calendar(lambda: date(*parts)),
+             lambda _, *parts: _days(*parts).cast(pl.Date), sql="{h}date_of({all})", cost=40),
+    Function("make_timestamp", "make_timestamp(year, month, day, hour, minute, second)",
+             "A TIMESTAMP, the seconds with their fraction; NULL if there is no such instant.",
+             6, 6, fixed(TIMESTAMP, INT, INT, INT, INT, INT, DOUBLE), _make_timestamp, _make_timestamp_columns,
+             sql="{h}moment_of({all})", cost=40),
+    Function("to_timestamp", "to_timestamp(seconds)", "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC.",
+             1, 1, fixed(TIMESTAMP, DOUBLE), _to_timestamp,
+             lambda _, s: _instant((s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False)),
+             sql="{h}moment_of_seconds({0})", cost=40),
+    *_PART_FUNCTIONS,
 )  # fmt: skip

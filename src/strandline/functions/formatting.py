@@ -135,10 +135,6 @@ _LEXER: Final = re.compile(
 )
 
 
-class _FormatError(ValueError):
-    """A form holds a word without a meaning."""
-
-
 @lru_cache(maxsize=256)
 def _tokens(form: str) -> tuple[_Token, ...]:
     """What a form consists of. A word in it must be known, or in double quotes."""
@@ -147,7 +143,8 @@ def _tokens(form: str) -> tuple[_Token, ...]:
     while at < len(form):
         match = _LEXER.match(form, at)
         if match is None:
-            raise _FormatError(form[at:])
+            hint = 'Put literal text in double quotes: "T".'
+            raise FunctionError(f"invalid format of to_char: {form[at:]}", hint, 1)
         quoted, full, word, other = match.groups()
         tokens.append(_token(word, full is not None) if word else quoted if quoted is not None else other)
         at = match.end()
@@ -239,13 +236,8 @@ def _literal_form(arguments: Sequence[Expression]) -> None:
         case Literal(None, _):
             return
         case Literal(str(form), _):
-            try:
-                _tokens(form)
-                return
-            except _FormatError as error:
-                raise FunctionError(
-                    f"invalid format of to_char: {error}", 'Put literal text in double quotes: "T".', 1
-                ) from None
+            _tokens(form)
+            return
     raise FunctionError("the format of to_char must be a text literal", "Write to_char(ts, 'YYYY-MM-DD').", 1)
 
 

@@ -79,14 +79,9 @@ def _translation(old: str, new: str) -> dict[str, str]:
     return dict(reversed(list(pairs)))  # of several, the first counts
 
 
-def _translate(text: str, old: str, new: str) -> str:
-    becomes = _translation(old, new)
-    return "".join(becomes.get(character, character) for character in text)
-
-
 # Letters and digits, roughly: ASCII's, and the blocks beyond that are neither punctuation nor symbols nor accents of
-# their own, which end a word in PostgreSQL, too. Written out, so
-# that it means the same to Python and to Rust, whatever version of Unicode they know.
+# their own, which end a word in PostgreSQL, too. Written out, so that it means the same to Python and to Rust, whatever
+# version of Unicode they know.
 _WORD: Final = (
     r"[0-9A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\uff10-\uff19"
     r"\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc\U00010000-\U0001efff\U00020000-\U0010ffff]+"
@@ -345,7 +340,8 @@ FAMILY: Final = (
              sql="CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END"),
     Function("translate", "translate(s, 'old', 'new')",
              "Each character of old becomes the one at the same place of new, or nothing.",
-             3, 3, _TEXTS, _translate, _translate_columns, check=_literal_characters, sql="translate({all})", cost=250),
+             3, 3, _TEXTS, lambda s, old, new: s.translate(str.maketrans(_translation(old, new))), _translate_columns,
+             check=_literal_characters, sql="translate({all})", cost=250),
     Function("overlay", "overlay(s, new, from[, count])",
              "The text with count characters from a position on replaced, as many as new has if there is no count.",
              3, 4, fixed(VARCHAR, VARCHAR, VARCHAR, INT, INT), _overlay, _overlay_columns, cost=150,
