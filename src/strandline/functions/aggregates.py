@@ -210,10 +210,6 @@ def _mean(call: AggregateCall, values: list[Any]) -> float:
     return float(sum(map(Fraction, values)) / len(values))
 
 
-def _percentile_cont(call: AggregateCall, values: list[Any]) -> float:
-    return _between([float(value) for value in values], _fraction(call))
-
-
 def _percentile_disc(call: AggregateCall, values: list[Any]) -> Any:
     return values[max(math.ceil(_fraction(call) * len(values)) - 1, 0)]
 
@@ -322,7 +318,8 @@ _FAMILY: Final = (
     AggregateFunction(
         "percentile_cont", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
         "The number that this share of the numbers lies below, between two of them if need be.",
-        _double, _percentile_cont, "fraction within group", needs_members=True,
+        _double, lambda call, values: _between([float(value) for value in values], _fraction(call)),
+        "fraction within group", needs_members=True,
         duckdb="{h}between(CAST(list({0} ORDER BY {w}){n} AS DOUBLE[]), {1})",
         postgresql="{h}between(CAST(array_agg({0} ORDER BY {w}){n} AS DOUBLE PRECISION[]), {1})"),
     AggregateFunction(

@@ -129,11 +129,7 @@ def _subtract(left: Any, right: Any) -> Any:
             return (left - right) // CHRONON
         case date(), date():
             return (left - right).days
-    return _add(left, -right if not isinstance(right, Decimal) else right.copy_negate())
-
-
-def _multiply(left: Any, right: Any) -> Any:
-    return EXACT.multiply(left, right) if isinstance(left, Decimal) else left * right
+    return _add(left, _negate(right))
 
 
 def _divide(left: Any, right: Any) -> Any:
@@ -351,7 +347,8 @@ FAMILY: Final = (
              duckdb={"DECIMAL, DECIMAL": _duckdb_decimals, "DOUBLE, DOUBLE": "({0} - {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} - {1}, {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}add_double({0}, -{1})"}),
-    Function("*", "a * b", "Product; also INTERVAL * integer.", 2, 2, _times_rule, _multiply, _times,
+    Function("*", "a * b", "Product; also INTERVAL * integer.", 2, 2, _times_rule,
+             lambda a, b: EXACT.multiply(a, b) if isinstance(a, Decimal) else a * b, _times,
              sql={"BIGINT, BIGINT": "{h}multiply({0}, {1})"},
              duckdb={"DECIMAL, DECIMAL": _duckdb_decimals, "DOUBLE, DOUBLE": "({0} * {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} * {1}, {p}, {s})",

@@ -41,11 +41,6 @@ def _in(*values: Any) -> Value:
     return _or(*(_equal(values[0], item) for item in values[1:]))
 
 
-def _nullif(left: Any, right: Any) -> Value:
-    result: Value = None if _equal(left, right) else left
-    return result
-
-
 def _extreme(sign: int) -> Callable[..., Value]:
     def extreme(*values: Any) -> Value:
         present = [value for value in values if value is not None]
@@ -64,10 +59,6 @@ def _in_columns(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
     kind = polars_type(call.arguments[0].type)
     listed = value.is_in(pl.Series([item for item in literals if item is not None], dtype=kind).implode())
     return pl.when(listed).then(True).otherwise(None) if None in literals else listed
-
-
-def _nullif_columns(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    return let((left, right), lambda a, b: pl.when(a == b).then(None).otherwise(a))
 
 
 def _extreme_columns(sign: int) -> Callable[..., pl.Expr]:
@@ -120,7 +111,9 @@ FAMILY: Final = (
              1, None, alike(None), lambda *values: next((value for value in values if value is not None), None),
              lambda _, *values: pl.coalesce(values), strict=False, sql="coalesce({all})", aliases=("ifnull",)),
     Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.",
-             2, 2, comparable(None), _nullif, _nullif_columns, strict=False, sql="nullif({all})"),
+             2, 2, comparable(None), lambda a, b: None if _equal(a, b) else a,
+             lambda _, *both: let(both, lambda a, b: pl.when(a == b).then(None).otherwise(a)), strict=False,
+             sql="nullif({all})"),
     Function("greatest", "greatest(a, …)", "The greatest argument that is not NULL.",
              1, None, comparable(None), _extreme(1), _extreme_columns(1), strict=False, sql="greatest({all})"),
     Function("least", "least(a, …)", "The least argument that is not NULL.",

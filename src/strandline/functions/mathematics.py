@@ -79,10 +79,6 @@ def _sign_of_logarithm(x: float) -> float:
     return x if not math.isfinite(x) else float((x > 1) - (x < 1))
 
 
-def _atan2(y: float, x: float) -> float:
-    return math.nan if x != x or y != y else nearest.atan2(y, x)
-
-
 def _width_bucket(x: float, low: float, high: float, count: int) -> int | None:
     """The number of the bucket, from 1; 0 before the first bound, count + 1 from the second one on."""
     if count <= 0 or low == high or x != x or not (math.isfinite(low) and math.isfinite(high)):
@@ -159,10 +155,6 @@ def _log_columns(call: Call, base: pl.Expr, x: pl.Expr | None = None) -> pl.Expr
     return _LOG10.vectorized(call, base) if x is None else _log_to_base(call, base, x)
 
 
-def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
-    return let((value,), lambda v: pl.when(v >= 0).then(v.sqrt()))
-
-
 def _width_bucket_columns(_: Call, x: pl.Expr, low: pl.Expr, high: pl.Expr, count: pl.Expr) -> pl.Expr:
     return bound(
         (x, low, high, count.cast(pl.Int64)),
@@ -226,7 +218,8 @@ _LOG10: Final = _elementary(
 
 FAMILY: Final = (
     Function("sqrt", "sqrt(x)", "The square root; NULL if x is negative.",
-             1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x), _sqrt,
+             1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x),
+             lambda _, x: let((x,), lambda v: pl.when(v >= 0).then(v.sqrt())),
              sql="CASE WHEN {0} >= 0 THEN sqrt({0}) END"),
     _elementary("cbrt", "The cube root.", _same_at_infinity(nearest.cbrt),
                 lambda x: elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots()),
@@ -263,7 +256,8 @@ FAMILY: Final = (
     _elementary("atan", "The angle with this tangent.", nearest.atan, _inverse_circulars(TANGENT),
                 cost=20, sql="atan({0})"),
     Function("atan2", "atan2(y, x)", "The angle of the point (x, y).",
-             2, 2, _TWO, _atan2, _over_columns(lambda y, x: elementary.angles_of(y, x, tables.angles()), nearest.atan2),
+             2, 2, _TWO, lambda y, x: math.nan if x != x or y != y else nearest.atan2(y, x),
+             _over_columns(lambda y, x: elementary.angles_of(y, x, tables.angles()), nearest.atan2),
              sql="atan2({0}, {1})", cost=20),
     _elementary("sinh", "The hyperbolic sine.", nearest.sinh, _hyperbolics(SINE), sql="sinh({0})"),
     _elementary("cosh", "The hyperbolic cosine.", nearest.cosh, _hyperbolics(COSINE), sql="cosh({0})"),

@@ -53,10 +53,6 @@ def _constant_digits(arguments: Sequence[Expression]) -> None:
 # ---- meaning ---------------------------------------------------------------------------------------------------------
 
 
-def _absolute(value: Any) -> Any:
-    return value.copy_abs() if isinstance(value, Decimal) else abs(value)
-
-
 def _sign(value: Any) -> Any:
     if isinstance(value, float):
         return value if value != value else float((value > 0) - (value < 0))
@@ -211,7 +207,8 @@ def _digits(call: Call) -> int | None:
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 FAMILY: Final = (
-    Function("abs", "abs(x)", "The absolute value.", 1, 1, numeric(), _absolute, _absolute_columns,
+    Function("abs", "abs(x)", "The absolute value.", 1, 1, numeric(),
+             lambda x: x.copy_abs() if isinstance(x, Decimal) else abs(x), _absolute_columns,
              sql={"BIGINT": "CASE WHEN {0} < 0 THEN {h}subtract(CAST(0 AS BIGINT), {0}) ELSE {0} END",
                   "*": "abs({0})"}),
     Function("sign", "sign(x)", "-1, 0 or 1.",

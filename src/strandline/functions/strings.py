@@ -33,10 +33,6 @@ def _substring(text: str, start: int, count: int | None = None) -> str | None:
     return None if count < 0 else text[max(start, 1) - 1 : max(start + count, 1) - 1]
 
 
-def _right(text: str, count: int) -> str:
-    return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
-
-
 def _padding(text: str, size: int, fill: str) -> str:
     missing = max(size - len(text), 0)
     return (fill * missing)[:missing]
@@ -48,10 +44,6 @@ def _lpad(text: str, size: int, fill: str = " ") -> str | None:
 
 def _rpad(text: str, size: int, fill: str = " ") -> str | None:
     return None if size > _MAX_CHARACTERS else text[: max(size, 0)] + _padding(text, size, fill)
-
-
-def _repeat(text: str, count: int) -> str | None:
-    return None if len(text) * count > _MAX_CHARACTERS else text * count
 
 
 def _overlay(text: str, new: str, start: int, count: int | None = None) -> str | None:
@@ -96,10 +88,6 @@ def _capital(letter: str) -> str:
     """A letter whose upper case is several letters stays as it is."""
     upper = letter.upper()
     return upper if len(upper) == 1 else letter
-
-
-def _chr(code: int) -> str | None:
-    return chr(code) if 0 < code < 0xD800 or 0xDFFF < code < 0x110000 else None
 
 
 def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
@@ -240,11 +228,6 @@ def _initcap_columns(_: Call, text: pl.Expr) -> pl.Expr:
     return text.str.extract_all(f"(?s){_WORD}|.").list.eval(changed).list.join("")
 
 
-def _reverse(_: Call, text: pl.Expr) -> pl.Expr:
-    """Polars' own would keep a letter and its accent together."""
-    return text.str.split("").list.reverse().list.join("")
-
-
 def _concat_ws_columns(_: Call, separator: pl.Expr, *parts: pl.Expr) -> pl.Expr:
     return let(
         (separator, pl.concat_list(parts)),
@@ -321,7 +304,8 @@ FAMILY: Final = (
     Function("left", "left(s, n)", "The first n characters; all but the last -n if n is negative.",
              2, 2, _COUNTED, lambda s, n: s[:n], lambda _, s, n: s.str.head(n), sql="left({0}, {1})"),
     Function("right", "right(s, n)", "The last n characters; all but the first -n if n is negative.",
-             2, 2, _COUNTED, _right, lambda _, s, n: s.str.tail(n),
+             2, 2, _COUNTED, lambda s, n: s[max(len(s) - n, 0) :] if n >= 0 else s[-n:],
+             lambda _, s, n: s.str.tail(n),
              sql="CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END"),
     Function("lpad", "lpad(s, n[, fill])", "n characters: the text with blanks, or the fill, before it; or cut.",
              2, 3, _COUNTED, _lpad, _padded(before=True), cost=2_000,
@@ -329,12 +313,13 @@ FAMILY: Final = (
     Function("rpad", "rpad(s, n[, fill])", "n characters: the text with blanks, or the fill, after it; or cut.",
              2, 3, _COUNTED, _rpad, _padded(before=False), cost=2_000,
              sql={"*, *": "{h}padded_right({0}, {1}, ' ')", "*, *, *": "{h}padded_right({all})"}),
-    Function("repeat", "repeat(s, n)", "The text n times.", 2, 2, _COUNTED, _repeat, _repeat_columns, cost=250,
+    Function("repeat", "repeat(s, n)", "The text n times.", 2, 2, _COUNTED,
+             lambda s, n: None if len(s) * n > _MAX_CHARACTERS else s * n, _repeat_columns, cost=250,
              sql="CASE WHEN CAST(length({0}) AS BIGINT) * {1} <= 1000000 THEN repeat({0}, {1}) END"),
-    # DuckDB's own function keeps a letter and its accent together.
+    # The functions of DuckDB and of Polars keep a letter and its accent together.
     Function("reverse", "reverse(s)", "The characters from the last to the first.", 1, 1, _TEXT, lambda s: s[::-1],
-             _reverse, sql="reverse({0})", duckdb="array_to_string(list_reverse(string_split({0}, '')), '')",
-             cost=2_000),
+             lambda _, s: s.str.split("").list.reverse().list.join(""), sql="reverse({0})",
+             duckdb="array_to_string(list_reverse(string_split({0}, '')), '')", cost=2_000),
     Function("replace", "replace(s, old, new)", "The text with each occurrence of old replaced.",
              3, 3, _TEXTS, lambda s, old, new: s.replace(old, new) if old else s, _replace, cost=150,
              sql="CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END"),
@@ -365,7 +350,8 @@ FAMILY: Final = (
              1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, lambda _, s: mapped(s, _code_points, INT),
              sql="ascii({0})", cost=150),
     Function("chr", "chr(n)", "The character with a code point; NULL if there is none.",
-             1, 1, fixed(VARCHAR, INT), _chr, lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
+             1, 1, fixed(VARCHAR, INT), lambda n: chr(n) if 0 < n < 0xD800 or 0xDFFF < n < 0x110000 else None,
+             lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
              sql="CASE WHEN {0} BETWEEN 1 AND 55295 OR {0} BETWEEN 57344 AND 1114111 THEN chr({0}) END"),
     Function("md5", "md5(s)", "The MD5 hash of the UTF-8 form, in 32 hexadecimal digits.",
              1, 1, _TEXT, _md5, lambda _, s: mapped(s, _hashes, VARCHAR), sql="md5({0})", cost=250),
