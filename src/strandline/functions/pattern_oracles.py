@@ -84,18 +84,7 @@ def _first_group_says_all(pattern: Regex) -> bool | None:
     body = re.sub(r"\\x..|\[[^\]]*\]|\(\?s:\.\)", "x", pattern.python)
     if re.search(r"\||\)(?:[*?]|\{0)", body) is None:
         return True
-    start = next(opening.start() for opening in re.finditer(r"\((?!\?)", pattern.python))
-    return None if re.compile(_group_at(pattern.python, start)).fullmatch("") else False
-
-
-def _group_at(text: str, start: int) -> str:
-    """The group that begins at a place. Parentheses that mean themselves are written as escapes."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[start : at + 1]
-    raise AssertionError("a parsed pattern has balanced parentheses")
+    return None if pattern.first_group_may_be_empty else False
 
 
 # ---- PostgreSQL ------------------------------------------------------------------------------------------------------

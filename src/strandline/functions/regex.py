@@ -43,10 +43,11 @@ class RegexError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A regular expression as Rust writes it, and how many groups it has."""
+    """A regular expression as Rust writes it, and its groups."""
 
     rust: str
     groups: int
+    first_group_may_be_empty: bool
 
     @property
     def python(self) -> str:
@@ -58,14 +59,14 @@ def regex(pattern: str, flags: str = "") -> Regex:
     """The meaning of a pattern. Flags: `i` either case, `c` exact case, `n` lines, `s` no lines."""
     reader = _Reader(pattern, flags)
     reader.options()
-    return Regex(reader.whole(), reader.groups)
+    return Regex(reader.whole(), reader.groups, reader.first_group_may_be_empty)
 
 
 @lru_cache(maxsize=512)
 def similar_regex(pattern: str, escape: str = "\\") -> Regex:
     """The meaning of a SIMILAR TO pattern, for whole texts."""
     reader = _SimilarReader(pattern, escape)
-    return Regex(f"\\A(?:{reader.whole()}){_END}", reader.groups)
+    return Regex(f"\\A(?:{reader.whole()}){_END}", reader.groups, reader.first_group_may_be_empty)
 
 
 # ---- sets of characters ----------------------------------------------------------------------------------------------
@@ -173,6 +174,7 @@ class _Reader:
         self.at = 0
         self.depth = 0
         self.groups = 0
+        self.first_group_may_be_empty = False
         self.any_case = False
         self.lines = False
         self.set_flags(flags, 0)
@@ -320,9 +322,12 @@ class _Reader:
             raise RegexError("(? is not supported here: lookahead, lookbehind or an option", start)
         if captures:
             self.groups += 1
+        number = self.groups
         inner = self.alternatives()
         if not self.accept(")"):
             raise RegexError("parentheses () not balanced", start)
+        if captures and number == 1:
+            self.first_group_may_be_empty = inner.may_be_empty
         return replace(inner, text=f"({'' if captures else '?:'}{inner.text})", has_groups=inner.has_groups or captures)
 
     def escaped(self, start: int) -> _Piece:
