@@ -58,13 +58,9 @@ def _product_rule(types: Types) -> tuple[Types, Type] | None:
 
 def _plus_rule(types: Types) -> tuple[Types, Type] | None:
     match types:
-        case (Type("TIMESTAMP" | "DATE"), Type("INTERVAL")):
+        case (Type("TIMESTAMP" | "DATE"), Type("INTERVAL")) | (Type("TIMESTAMP"), Type("NULL")):
             return (TIMESTAMP, INTERVAL), TIMESTAMP
-        case (Type("INTERVAL"), Type("TIMESTAMP" | "DATE")):
-            return (INTERVAL, TIMESTAMP), TIMESTAMP
-        case (Type("TIMESTAMP"), Type("NULL")):
-            return (TIMESTAMP, INTERVAL), TIMESTAMP
-        case (Type("NULL"), Type("TIMESTAMP")):
+        case (Type("INTERVAL"), Type("TIMESTAMP" | "DATE")) | (Type("NULL"), Type("TIMESTAMP")):
             return (INTERVAL, TIMESTAMP), TIMESTAMP
         case (Type("DATE"), Type("INT" | "BIGINT" | "NULL")):
             return (DATE, BIGINT), DATE

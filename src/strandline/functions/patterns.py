@@ -26,16 +26,12 @@ def _like_regex(pattern: str, escape: str = "\\") -> str:
     """A LIKE pattern as a regular expression for the whole text; an escape at the very end stands for itself."""
     forms = {"%": ".*", "_": "."}
     tokens = re.findall(_like_tokens(escape), pattern, re.DOTALL)
-    return "".join(forms.get(token) or _escape(token[-1]) for token in tokens)
+    return "".join(forms.get(token) or re.escape(token[-1]) for token in tokens)
 
 
 def _like_tokens(escape: str) -> str:
     """What finds the tokens of a LIKE pattern, each a character or an escaped one; no escape if it is empty."""
-    return f"{_escape(escape)}.|." if escape else "."
-
-
-def _escape(character: str) -> str:
-    return "\\" + character if character in r"\.+*?()|[]{}^$#&-~" else character
+    return f"{re.escape(escape)}.|." if escape else "."
 
 
 @lru_cache(maxsize=256)
