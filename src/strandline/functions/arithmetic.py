@@ -200,9 +200,7 @@ def _minus(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
             return decimals.total(call, decimals.unscaled(left), 0 - decimals.unscaled(right))
         case "TIMESTAMP" | "DATE", _:
             return _moved(call.type, left, -right)
-        case "INTERVAL", "TIMESTAMP":
-            return left.to_physical() - right.to_physical()
-        case "INT", "DATE":
+        case ("INTERVAL", "TIMESTAMP") | ("INT", "DATE"):
             return left.to_physical() - right.to_physical()
     return _int64(call, lambda a, b: a - b, left, right)
 

@@ -78,14 +78,11 @@ def _round(value: Any, digits: int = 0) -> Any:
     """
     if isinstance(value, float):
         return _round_double(value, digits)
-    exact = Decimal(value)
-    if digits < -40:
-        rounded = Decimal(0)
-    elif -exact.as_tuple().exponent <= digits:  # type: ignore[operator]  # DECIMALs are finite
-        rounded = exact
-    else:
-        rounded = exact.quantize(unit(digits), ROUND_HALF_UP, EXACT)
-    return rounded if isinstance(value, Decimal) else int(rounded)
+    return _exact_to_digits(value, digits, ROUND_HALF_UP)
+
+
+def _exact_to_digits(value: int | Decimal, digits: int, rounding: str) -> int | Decimal:
+    return 0 if digits < -40 else Decimal(value).quantize(unit(min(digits, 40)), rounding, EXACT)
 
 
 def _round_double(value: float, digits: int) -> float:
@@ -104,9 +101,7 @@ def _trunc(value: Any, digits: int = 0) -> Any:
     """Toward zero; digits are for exact numbers only."""
     if isinstance(value, float):
         return math.copysign(math.trunc(value), value) if math.isfinite(value) else value
-    if digits < -40:
-        return 0
-    return Decimal(value).quantize(unit(min(digits, 40)), ROUND_DOWN, EXACT)
+    return _exact_to_digits(value, digits, ROUND_DOWN)
 
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
@@ -119,34 +114,26 @@ def _absolute_columns(call: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _sign_columns(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.arguments[0].type.name:
-        case "DOUBLE":
-            return value.sign() + 0.0  # -0 becomes 0
-        case "DECIMAL":
-            return decimals.unscaled(value).sign().cast(pl.Int32)
-    return value.sign().cast(pl.Int32)
+    if call.type.name == "DOUBLE":
+        return value.sign() + 0.0  # -0 becomes 0
+    return value.to_physical().sign().cast(pl.Int32)
 
 
 def _floor(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.type.name:
-        case "DOUBLE":
-            return value.floor()
-        case "DECIMAL":
-            return decimals.scaled(
-                decimals.unscaled(value) // decimals.power_of_ten(call.arguments[0].type.scale), call.type
-            )
-    return value
+    if call.type.name != "DECIMAL":
+        return value.floor()
+    return decimals.scaled(decimals.unscaled(value) // _one(call), call.type)
 
 
 def _ceil(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.type.name:
-        case "DOUBLE":
-            return value.ceil()
-        case "DECIMAL":
-            return decimals.scaled(
-                0 - (0 - decimals.unscaled(value)) // decimals.power_of_ten(call.arguments[0].type.scale), call.type
-            )
-    return value
+    if call.type.name != "DECIMAL":
+        return value.ceil()
+    return decimals.scaled(0 - (0 - decimals.unscaled(value)) // _one(call), call.type)
+
+
+def _one(call: Call) -> pl.Expr:
+    """The number 1 as the argument, a DECIMAL, has it."""
+    return decimals.power_of_ten(call.arguments[0].type.scale)
 
 
 def _round_columns(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
