@@ -144,8 +144,10 @@ def _round_columns(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.E
         case "DOUBLE":
             return _round_doubles(value, digits)
         case "DECIMAL":
-            source = call.arguments[0].type
-            return decimals.rounded(decimals.unscaled(value), source.scale - digits, source.scale, call.type)
+            exact, scale = decimals.unscaled(value), call.arguments[0].type.scale
+            if call.type.scale < scale:  # round(x): the digits go away
+                return decimals.fitted(decimals.drop_digits(exact, scale - call.type.scale), call.type)
+            return decimals.fitted(decimals.round_integer(exact, scale - digits), call.type)
     return decimals.round_integer(value.cast(pl.Int128), -digits).cast(pl.Int64, strict=False)
 
 
