@@ -24,7 +24,7 @@ from strandline.functions.signatures import Function, fixed
 from strandline.logical.expressions import Call
 from strandline.runtime.kernels import elementary
 from strandline.runtime.kernels import elementary_tables as tables
-from strandline.runtime.kernels.columns import bound, let, stretched, together
+from strandline.runtime.kernels.columns import let, stretched, together
 from strandline.runtime.kernels.elementary import COSINE, SINE, TANGENT, Bits, Doubles, Mask
 
 Loop: TypeAlias = Callable[..., tuple[Doubles, Mask]]  # results, and which of them are undecided
@@ -155,27 +155,19 @@ def _log_columns(call: Call, base: pl.Expr, x: pl.Expr | None = None) -> pl.Expr
     return _LOG10.vectorized(call, base) if x is None else _log_to_base(call, base, x)
 
 
-def _width_bucket_columns(_: Call, x: pl.Expr, low: pl.Expr, high: pl.Expr, count: pl.Expr) -> pl.Expr:
-    return bound(
-        (x, low, high, count.cast(pl.Int64)),
+def _width_buckets(columns: Sequence[pl.Series]) -> pl.Series:
+    columns = [stretched(column, columns) for column in columns]
+    x, low, high, count = (column.cast(pl.Float64).to_numpy() for column in columns)  # NULL is NaN
+    up = low < high
+    with np.errstate(all="ignore"):
         # Halves, because the bounds may be further apart than a DOUBLE can say.
-        lambda x, low, high, n: (
-            pl.when((high - low).is_infinite())
-            .then((x / 2 - low / 2) / (high / 2 - low / 2))
-            .otherwise((x - low) / (high - low))
-        ),
-        lambda x, low, high, n, part: pl.min_horizontal((part * n).floor().cast(pl.Int64, strict=False), n - 1) + 1,
-        lambda x, low, high, n, part, number: (
-            pl.when(pl.when(low < high).then(x < low).otherwise(x > low))
-            .then(0)
-            .when(pl.when(low < high).then(x >= high).otherwise(x <= high))
-            .then(n + 1)
-            .otherwise(number)
-        ),
-        lambda x, low, high, n, part, number, bucket: pl.when(
-            (n > 0) & (low != high) & low.is_finite() & high.is_finite() & x.is_not_nan()
-        ).then(bucket.cast(pl.Int32, strict=False)),
-    )
+        halves = (x / 2 - low / 2) / (high / 2 - low / 2)
+        part = np.where(np.isinf(high - low), halves, (x - low) / (high - low))
+        within = np.minimum(np.floor(part * count), count - 1) + 1
+    before, after = np.where(up, x < low, x > low), np.where(up, x >= high, x <= high)
+    bucket = np.select([before, after], [np.zeros_like(x), count + 1], within)
+    possible = (count > 0) & (low != high) & np.isfinite(low) & np.isfinite(high) & ~np.isnan(x)
+    return pl.select(pl.when(pl.Series(possible)).then(pl.Series(bucket))).to_series().cast(pl.Int32, strict=False)
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
@@ -268,7 +260,8 @@ FAMILY: Final = (
              lambda _, x: x * (math.pi / 180), sql="{h}radians({0})"),
     Function("width_bucket", "width_bucket(x, low, high, count)",
              "Which of count equal parts of [low, high) holds x, from 1; 0 before them, count + 1 after them.",
-             4, 4, fixed(INT, DOUBLE, DOUBLE, DOUBLE, INT), _width_bucket, _width_bucket_columns,
+             4, 4, fixed(INT, DOUBLE, DOUBLE, DOUBLE, INT), _width_bucket,
+             lambda _, *columns: together(_width_buckets, *columns, kind=INT),
              sql="{h}bucket({0}, {1}, {2}, {3})"),
     Function("isnan", "isnan(x)", "Whether x is NaN.", 1, 1, _TEST, math.isnan, lambda _, x: x.is_nan(),
              sql="{h}isnan({0})"),
