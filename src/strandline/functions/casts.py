@@ -15,7 +15,6 @@ from strandline.core.types import MAX_PRECISION, VARCHAR, Type
 from strandline.functions import decimals
 from strandline.logical.values import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, mapped, polars_type
-from strandline.runtime.kernels.lists import elements, with_elements
 
 
 def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
@@ -27,7 +26,7 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
             return value.cast(dtype)
         case "ARRAY", "ARRAY":
             assert source.element is not None and target.element is not None
-            return mapped(value, partial(_cast_elements, source.element, target.element), target)
+            return value.list.eval(cast_column(pl.element(), source.element, target.element))
         case _, "VARCHAR":
             return _text_of(value, source)
         case "VARCHAR", _:
@@ -44,14 +43,6 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case _, "BOOLEAN":
             return value != 0
     return value.cast(dtype, strict=False)
-
-
-def _cast_elements(source: Type, target: Type, lists: pl.Series) -> pl.Series:
-    content, sizes = elements(lists)
-    if not len(content):  # Polars has functions that give one row for none
-        return with_elements(lists, pl.Series([], dtype=polars_type(target)), sizes)
-    changed = content.alias("value").to_frame().select(cast_column(pl.col("value"), source, target))
-    return with_elements(lists, changed.to_series(), sizes)
 
 
 def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
