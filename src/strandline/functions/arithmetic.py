@@ -288,15 +288,11 @@ def _gcds(pair: Sequence[pl.Series]) -> pl.Series:
     return pl.select(pl.when(present & (divisor >= 0)).then(divisor)).to_series()
 
 
-def _gcd(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    return columns.together(_gcds, left, right, kind=BIGINT)
-
-
-def _lcm(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _lcm(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     # The divisor as 128 bits: that of the least BIGINT and itself has no 64.
     return let(
         (left, right),
-        lambda a, b: _gcd(call, a, b).cast(pl.Int128).fill_null(2**63),
+        lambda a, b: columns.together(_gcds, a, b, kind=BIGINT).cast(pl.Int128).fill_null(2**63),
         lambda a, b, g: pl.when(g == 0).then(0).otherwise(a.cast(pl.Int128) // g * b.cast(pl.Int128)).abs(),
         lambda a, b, g, product: product.cast(pl.Int64, strict=False),
     )
@@ -376,7 +372,7 @@ FAMILY: Final = (
     Function("div", "div(a, b)", "The quotient of whole numbers, truncated toward zero. NULL if b is 0.",
              2, 2, _BITS, _divide, _divide_columns, sql="{h}quotient({0}, {1})"),
     Function("gcd", "gcd(a, b)", "The greatest common divisor of whole numbers.",
-             2, 2, _BITS, math.gcd, _gcd, sql="{h}gcd({0}, {1})"),
+             2, 2, _BITS, math.gcd, lambda _, a, b: columns.together(_gcds, a, b, kind=BIGINT), sql="{h}gcd({0}, {1})"),
     Function("lcm", "lcm(a, b)", "The least common multiple of whole numbers; NULL beyond BIGINT.",
              2, 2, _BITS, math.lcm, _lcm, sql="{h}lcm({0}, {1})"),
 )  # fmt: skip

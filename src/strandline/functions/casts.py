@@ -27,8 +27,10 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case "ARRAY", "ARRAY":
             assert source.element is not None and target.element is not None
             return value.list.eval(cast_column(pl.element(), source.element, target.element))
-        case _, "VARCHAR":
-            return _text_of(value, source)
+        case "TIMESTAMP", "VARCHAR":
+            return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
+        case "DOUBLE", "VARCHAR":
+            return mapped(value, _texts_of_doubles, VARCHAR)
         case "VARCHAR", _:
             return cast_text(value, target)
         case "DOUBLE", "INT" | "BIGINT":
@@ -65,15 +67,6 @@ def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
         case "TIMESTAMP":
             return mapped(text, _timestamps_of_texts, kind)
     raise AssertionError(f"no text denotes a value of type {kind}")
-
-
-def _text_of(value: pl.Expr, source: Type) -> pl.Expr:
-    match source.name:
-        case "TIMESTAMP":
-            return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
-        case "DOUBLE":
-            return mapped(value, _texts_of_doubles, VARCHAR)
-    return value.cast(pl.String)
 
 
 def _texts_of_doubles(values: pl.Series) -> pl.Series:

@@ -11,7 +11,7 @@ may be of either case as sets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -162,6 +162,11 @@ def _assertion(text: str) -> _Piece:
     return _Piece(text, 1, repeatable=False, may_be_empty=True)
 
 
+def _joined(by: str, pieces: Sequence[_Piece], may_be_empty: bool) -> _Piece:
+    text, states = by.join(piece.text for piece in pieces), sum(piece.states for piece in pieces)
+    return _Piece(text, states, True, may_be_empty, any(piece.has_groups for piece in pieces))
+
+
 class _Reader:
     """Recursive descent over a pattern: alternatives of branches of repeated atoms."""
 
@@ -225,23 +230,14 @@ class _Reader:
         while self.accept("|"):
             branches.append(self.branch())
         self.depth -= 1
-        return _Piece(
-            "|".join(branch.text for branch in branches),
-            1 + sum(branch.states for branch in branches),
-            may_be_empty=any(branch.may_be_empty for branch in branches),
-            has_groups=any(branch.has_groups for branch in branches),
-        )
+        piece = _joined("|", branches, any(branch.may_be_empty for branch in branches))
+        return replace(piece, states=piece.states + 1)
 
     def branch(self) -> _Piece:
         parts: list[_Piece] = []
         while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             parts.append(self.repeated())
-        return _Piece(
-            "".join(part.text for part in parts),
-            sum(part.states for part in parts),
-            may_be_empty=all(part.may_be_empty for part in parts),
-            has_groups=any(part.has_groups for part in parts),
-        )
+        return _joined("", parts, all(part.may_be_empty for part in parts))
 
     def repeated(self) -> _Piece:
         start = self.at

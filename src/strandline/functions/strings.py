@@ -128,16 +128,6 @@ def _replace(call: Call, text: pl.Expr, old: pl.Expr, new: pl.Expr) -> pl.Expr:
     )
 
 
-def _stripped(strip: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[..., pl.Expr]:
-    def stripped(_: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
-        if characters is None:
-            return strip(text, constant(" ", VARCHAR))
-        # Without characters Polars takes away all kinds of blanks: a NULL must not mean that.
-        return let((text, characters), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
-
-    return stripped
-
-
 def _padded(before: bool) -> Callable[..., pl.Expr]:
     def padded(_: Call, text: pl.Expr, size: pl.Expr, fill: pl.Expr | None = None) -> pl.Expr:
         return let(
@@ -263,6 +253,21 @@ _TEST = fixed(BOOLEAN, VARCHAR, VARCHAR)
 _NUMBER = fixed(INT, VARCHAR)
 _COUNTED = fixed(VARCHAR, VARCHAR, INT, VARCHAR)
 
+
+def _trim(
+    name: str, doc: str, meaning: Callable[[str, str], str], strip: Callable[[pl.Expr, pl.Expr], pl.Expr], *aliases: str
+) -> Function:
+    def stripped(_: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
+        if characters is None:
+            return strip(text, constant(" ", VARCHAR))
+        # Without characters Polars takes away all kinds of blanks: a NULL must not mean that.
+        return let((text, characters), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
+
+    return Function(name, f"{name}(s[, characters])", doc, 1, 2, _TEXTS, lambda s, c=" ": meaning(s, c) if c else s,
+                    stripped, sql={"*": f"{name}({{0}}, ' ')", "*, *": f"{name}({{0}}, {{1}})"},
+                    cost=40, aliases=aliases)  # fmt: skip
+
+
 FAMILY: Final = (
     Function("||", "a || b", "Both texts together; NULL if one is NULL.", 2, 2, _text_join_rule, lambda a, b: a + b,
              lambda _, a, b: pl.concat_str(a, b), sql="({0} || {1})", cost=40),
@@ -284,19 +289,12 @@ FAMILY: Final = (
     Function("octet_length", "octet_length(s)", "The number of bytes in UTF-8.",
              1, 1, _NUMBER, lambda s: len(s.encode()), lambda _, s: s.str.len_bytes().cast(pl.Int32),
              duckdb="CAST(strlen({0}) AS INTEGER)", postgresql="octet_length({0})"),
-    Function("trim", "trim(s[, characters])", "The text without blanks, or these characters, at both ends.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.strip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars(characters)), cost=40, aliases=("btrim",),
-             duckdb={"*": "trim({0}, ' ')", "*, *": "trim({0}, {1})"},
-             postgresql={"*": "btrim({0}, ' ')", "*, *": "btrim({0}, {1})"}),
-    Function("ltrim", "ltrim(s[, characters])", "The same at the start only.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.lstrip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars_start(characters)), cost=40,
-             sql={"*": "ltrim({0}, ' ')", "*, *": "ltrim({0}, {1})"}),
-    Function("rtrim", "rtrim(s[, characters])", "The same at the end only.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.rstrip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars_end(characters)), cost=40,
-             sql={"*": "rtrim({0}, ' ')", "*, *": "rtrim({0}, {1})"}),
+    _trim("trim", "The text without blanks, or these characters, at both ends.",
+          str.strip, lambda s, characters: s.str.strip_chars(characters), "btrim"),
+    _trim("ltrim", "The same at the start only.",
+          str.lstrip, lambda s, characters: s.str.strip_chars_start(characters)),
+    _trim("rtrim", "The same at the end only.",
+          str.rstrip, lambda s, characters: s.str.strip_chars_end(characters)),
     Function("substring", "substring(s, from[, count])",
              "The characters from a position on, the first is 1; NULL if count is negative.",
              2, 3, fixed(VARCHAR, VARCHAR, INT, INT), _substring, _substring_columns, cost=40, aliases=("substr",),
