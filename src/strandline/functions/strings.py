@@ -33,17 +33,15 @@ def _substring(text: str, start: int, count: int | None = None) -> str | None:
     return None if count < 0 else text[max(start, 1) - 1 : max(start + count, 1) - 1]
 
 
-def _padding(text: str, size: int, fill: str) -> str:
-    missing = max(size - len(text), 0)
-    return (fill * missing)[:missing]
+def _pad(before: bool) -> Callable[..., str | None]:
+    def padded(text: str, size: int, fill: str = " ") -> str | None:
+        if size > _MAX_CHARACTERS:
+            return None
+        missing = max(size - len(text), 0)
+        padding, kept = (fill * missing)[:missing], text[: max(size, 0)]
+        return padding + kept if before else kept + padding
 
-
-def _lpad(text: str, size: int, fill: str = " ") -> str | None:
-    return None if size > _MAX_CHARACTERS else _padding(text, size, fill) + text[: max(size, 0)]
-
-
-def _rpad(text: str, size: int, fill: str = " ") -> str | None:
-    return None if size > _MAX_CHARACTERS else text[: max(size, 0)] + _padding(text, size, fill)
+    return padded
 
 
 def _overlay(text: str, new: str, start: int, count: int | None = None) -> str | None:
@@ -128,7 +126,7 @@ def _replace(call: Call, text: pl.Expr, old: pl.Expr, new: pl.Expr) -> pl.Expr:
     )
 
 
-def _padded(before: bool) -> Callable[..., pl.Expr]:
+def _pad_columns(before: bool) -> Callable[..., pl.Expr]:
     def padded(_: Call, text: pl.Expr, size: pl.Expr, fill: pl.Expr | None = None) -> pl.Expr:
         return let(
             (text, size.cast(pl.Int64), constant(" ", VARCHAR) if fill is None else fill),
@@ -306,10 +304,10 @@ FAMILY: Final = (
              lambda _, s, n: s.str.tail(n),
              sql="CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END"),
     Function("lpad", "lpad(s, n[, fill])", "n characters: the text with blanks, or the fill, before it; or cut.",
-             2, 3, _COUNTED, _lpad, _padded(before=True), cost=2_000,
+             2, 3, _COUNTED, _pad(before=True), _pad_columns(before=True), cost=2_000,
              sql={"*, *": "{h}padded_left({0}, {1}, ' ')", "*, *, *": "{h}padded_left({all})"}),
     Function("rpad", "rpad(s, n[, fill])", "n characters: the text with blanks, or the fill, after it; or cut.",
-             2, 3, _COUNTED, _rpad, _padded(before=False), cost=2_000,
+             2, 3, _COUNTED, _pad(before=False), _pad_columns(before=False), cost=2_000,
              sql={"*, *": "{h}padded_right({0}, {1}, ' ')", "*, *, *": "{h}padded_right({all})"}),
     Function("repeat", "repeat(s, n)", "The text n times.", 2, 2, _COUNTED,
              lambda s, n: None if len(s) * n > _MAX_CHARACTERS else s * n, _repeat_columns, cost=250,
