@@ -7,6 +7,7 @@ leaves out the rows whose argument is NULL.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -215,9 +216,7 @@ def _percentile_disc(call: AggregateCall, values: list[Any]) -> Any:
 
 
 def _most_frequent(_: AggregateCall, values: list[Any]) -> Any:
-    counts: dict[object, int] = {}
-    for value in values:
-        counts[_identity(value)] = counts.get(_identity(value), 0) + 1
+    counts = Counter(map(_identity, values))
     return max(values, key=lambda value: counts[_identity(value)])  # the first of those with the most
 
 
