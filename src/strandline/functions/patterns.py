@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from strandline.core.lazy import pl
@@ -17,26 +16,22 @@ from strandline.logical.expressions import Call, Expression, Literal, Value
 
 # ---- LIKE ------------------------------------------------------------------------------------------------------------
 
+_WILDCARDS: Final = {"%": ".*", "_": "."}
+
 
 def _like(text: str, pattern: str, escape: str = "\\") -> bool:
-    return _compiled(_like_regex(pattern, escape), re.DOTALL).fullmatch(text) is not None
+    return re.fullmatch(_like_regex(pattern, escape), text, re.DOTALL) is not None
 
 
 def _like_regex(pattern: str, escape: str = "\\") -> str:
     """A LIKE pattern as a regular expression for the whole text; an escape at the very end stands for itself."""
-    forms = {"%": ".*", "_": "."}
     tokens = re.findall(_like_tokens(escape), pattern, re.DOTALL)
-    return "".join(forms.get(token) or re.escape(token[-1]) for token in tokens)
+    return "".join(_WILDCARDS.get(token) or re.escape(token[-1]) for token in tokens)
 
 
 def _like_tokens(escape: str) -> str:
     """What finds the tokens of a LIKE pattern, each a character or an escaped one; no escape if it is empty."""
     return f"{re.escape(escape)}.|." if escape else "."
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(text, flags)
 
 
 def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
@@ -45,13 +40,7 @@ def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None
         case Literal(str(literal), _):
             return text.str.contains(f"(?s)^{_like_regex(literal, escape)}$")
     token = pl.element()
-    form = (
-        pl.when(token == "%")
-        .then(pl.lit(".*"))
-        .when(token == "_")
-        .then(pl.lit("."))
-        .otherwise(token.str.slice(-1).str.escape_regex())
-    )
+    form = token.replace_strict(_WILDCARDS, default=token.str.slice(-1).str.escape_regex())
     regex = pattern.str.extract_all(f"(?s){_like_tokens(escape)}").list.eval(form).list.join("")
     return text.str.contains(pl.concat_str(pl.lit("(?s)^"), regex, pl.lit("$")))
 
@@ -60,7 +49,7 @@ def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None
 
 
 def _pattern(pattern: str, flags: str = "") -> re.Pattern[str]:
-    return _compiled(regex(pattern, flags).python)
+    return re.compile(regex(pattern, flags).python)
 
 
 def _replaced_regex(pattern: str, _new: str, flags: str = "") -> Regex:
@@ -92,7 +81,7 @@ def _substring_match(text: str, pattern: str) -> str | None:
 def _regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     texts: list[str] = []
     at = 0
-    for match in _matches(_compiled(_replaced_regex(pattern, new, flags).python), text):
+    for match in _matches(re.compile(_replaced_regex(pattern, new, flags).python), text):
         texts += [text[at : match.start()], _filled(replacement(new), match)]
         at = match.end()
         if "g" not in flags:
@@ -181,7 +170,7 @@ FAMILY: Final = (
     Function("similar", "s SIMILAR TO 'pattern' [ESCAPE 'c']",
              "The same with | * + ? {n,m} ( ) [ ] in the pattern, as in a regular expression.",
              2, 3, _TESTED,
-             lambda s, *pattern: _compiled(similar_regex(*pattern).python).search(s) is not None,
+             lambda s, *pattern: re.search(similar_regex(*pattern).python, s) is not None,
              lambda call, s, *_: s.str.contains(similar_regex(*_literals(call)).rust),
              check=_readable_similar, cost=150,
              duckdb=oracles.duckdb_similar,
