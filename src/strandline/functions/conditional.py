@@ -7,18 +7,14 @@ from functools import reduce
 from typing import Any, Final
 
 from strandline.core.lazy import pl
-from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type
+from strandline.core.types import BOOLEAN, NULL, VARCHAR
 from strandline.functions.oracles import SqlCall
-from strandline.functions.signatures import Function, Types, alike, all_of, comparable
+from strandline.functions.signatures import Function, alike, all_of, comparable
 from strandline.logical.expressions import Call, Literal, Value
 from strandline.logical.values import best, compare
 from strandline.runtime.kernels.columns import let, polars_type
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
-
-
-def _is_null_rule(types: Types) -> tuple[Types, Type] | None:
-    return (VARCHAR if types[0] == NULL else types[0],), BOOLEAN
 
 
 def _and(*values: Any) -> Value:
@@ -103,7 +99,8 @@ FAMILY: Final = (
              2, None, _TRUTH, _or, lambda _, *parts: pl.any_horizontal(parts), strict=False, sql=_infix("OR")),
     Function("not", "NOT a", "The opposite truth value.", 1, 1, _TRUTH, lambda a: not a, lambda _, a: ~a,
              sql="(NOT {0})"),
-    Function("is_null", "a IS NULL", "Whether there is no value.", 1, 1, _is_null_rule, lambda a: a is None,
+    Function("is_null", "a IS NULL", "Whether there is no value.", 1, 1,
+             lambda types: ((VARCHAR if types[0] == NULL else types[0],), BOOLEAN), lambda a: a is None,
              lambda _, a: a.is_null(), strict=False, sql="({0} IS NULL)"),
     Function("in", "a IN (b, …)", "Whether a equals one of the others; NULL if none does and one is NULL.",
              2, None, _COMPARE, _in, _in_columns, strict=False, sql="({0} IN ({rest}))"),

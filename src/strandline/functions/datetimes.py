@@ -9,9 +9,9 @@ from typing import Final
 
 from strandline.core.lazy import pl
 from strandline.core.temporal import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
-from strandline.core.types import DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR, Type
+from strandline.core.types import DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR
 from strandline.functions.oracles import SqlCall
-from strandline.functions.signatures import Function, FunctionError, Types, fixed
+from strandline.functions.signatures import Function, FunctionError, fixed
 from strandline.logical.expressions import Call, Expression, Literal
 from strandline.logical.values import CHRONON, EPOCH, in_calendar
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, bound, let, quotient, within
@@ -76,10 +76,6 @@ def _to_timestamp(seconds: float) -> datetime | None:
     if not abs(seconds) < 1e12:  # NaN, too
         return None
     return in_calendar(lambda: EPOCH + round(seconds * 1e6) * CHRONON)
-
-
-def _epoch_rule(types: Types) -> tuple[Types, Type] | None:
-    return ((INTERVAL,), DOUBLE) if types == (INTERVAL,) else _SECONDS(types)
 
 
 def _epoch(moment: datetime | int) -> float:
@@ -255,7 +251,8 @@ _PART_FUNCTIONS: Final = (
     _part("millennium", "The millennium; the third began in 2001.",
           lambda ts: (ts.year + 999) // 1000, lambda ts: (ts.dt.year() + 999) // 1000),
     Function("epoch", "epoch(ts)", "Seconds since 1970-01-01 00:00:00 UTC, or of an INTERVAL, with their fraction.",
-             1, 1, _epoch_rule, _epoch, lambda _, ts: quotient(ts.to_physical().cast(pl.Float64), pl.lit(1e6)),
+             1, 1, lambda types: (types, DOUBLE) if types == (INTERVAL,) else _SECONDS(types), _epoch,
+             lambda _, ts: quotient(ts.to_physical().cast(pl.Float64), pl.lit(1e6)),
              sql="({h}micros({0}) / 1e6)",
              duckdb={"BIGINT": "({0} / 1e6)"}, postgresql={"BIGINT": "(CAST({0} AS DOUBLE PRECISION) / 1e6)"}),
 )  # fmt: skip

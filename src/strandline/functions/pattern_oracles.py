@@ -103,10 +103,6 @@ def _has_choice(pattern: str) -> bool:
     return _CHOICE.search(_ATOM.sub("x", pattern)) is not None
 
 
-def _may_be_empty(pattern: str) -> bool:
-    return re.compile(regex(pattern).python).search("") is not None
-
-
 def postgresql_pattern(
     helper: str, flags_at: int = 1, one_match: bool = True, repeated: bool = False
 ) -> Callable[[SqlCall], str]:
@@ -118,7 +114,7 @@ def postgresql_pattern(
     @_with_literals
     def written(call: SqlCall, *literals: str) -> str:
         pattern = literals[0]
-        if repeated and _may_be_empty(pattern):
+        if repeated and re.search(regex(pattern).python, "") is not None:
             raise Untranslatable("a pattern that may be empty, which PostgreSQL also finds right after a match")
         if one_match and _has_choice(pattern):
             raise Untranslatable("a pattern with a choice, of which PostgreSQL takes the longest way")

@@ -88,10 +88,6 @@ def _capital(letter: str) -> str:
     return upper if len(upper) == 1 else letter
 
 
-def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
-    return None if separator is None else separator.join(part for part in parts if part is not None)
-
-
 def _literal_characters(arguments: Sequence[Expression]) -> None:
     if not all(isinstance(argument, Literal) for argument in arguments[1:]):
         raise FunctionError("the characters of translate must be text literals", "Write translate(s, 'abc', 'xy').")
@@ -274,7 +270,9 @@ FAMILY: Final = (
              lambda _, *parts: pl.concat_str(parts, ignore_nulls=True), strict=False, sql="concat({all})", cost=40),
     Function("concat_ws", "concat_ws(separator, a, …)",
              "The other arguments as one text with the separator between them; NULLs are skipped.",
-             2, None, any_text, _concat_ws, _concat_ws_columns, strict=False, sql="concat_ws({all})", cost=500),
+             2, None, any_text,
+             lambda by, *parts: None if by is None else by.join(part for part in parts if part is not None),
+             _concat_ws_columns, strict=False, sql="concat_ws({all})", cost=500),
     Function("lower", "lower(s)", "The text in lower case.", 1, 1, _TEXT, str.lower, lambda _, s: s.str.to_lowercase(),
              sql="{h}lower({0})", cost=80),
     Function("upper", "upper(s)", "The text in upper case.", 1, 1, _TEXT, str.upper, lambda _, s: s.str.to_uppercase(),
