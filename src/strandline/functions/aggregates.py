@@ -30,7 +30,6 @@ from strandline.core.types import (
     is_numeric,
 )
 from strandline.functions.oracles import Spellings
-from strandline.functions.registry import suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
 from strandline.logical.values import EXACT, LARGEST_SQUARED, compare, fit
@@ -85,19 +84,16 @@ def find_aggregate(name: str) -> AggregateFunction | None:
 
 def aggregate_type(name: str, argument: Type | None) -> Type:
     """The type of an aggregate; an `argument` of None is `*`."""
-    function = find_aggregate(name)
-    if function is None:
-        raise FunctionError(f"aggregate {name.lower()} does not exist", suggestion(name.lower(), AGGREGATES))
+    function = AGGREGATES[name]
     usage = f"Write {function.usage}."
-    if function.name == "count":
+    if name == "count":
         return BIGINT
     if argument is None:
-        raise FunctionError(f"{function.name} needs an argument", usage)
-    if argument.element is not None:
-        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {OF_ARRAYS}")
-    result = function.rule(argument)
+        raise FunctionError(f"{name} needs an argument", usage)
+    result = None if argument.element is not None else function.rule(argument)
     if result is None:
-        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {function.doc}")
+        reason = function.doc if argument.element is None else OF_ARRAYS
+        raise FunctionError(f"{name} does not accept ({argument})", f"{usage} {reason}")
     return result
 
 
