@@ -44,18 +44,6 @@ def _sum_rule(types: Types) -> tuple[Types, Type] | None:
     return pair, decimal(max(map(integer_digits, pair)) + scale + 1, scale)
 
 
-def _product_rule(types: Types) -> tuple[Types, Type] | None:
-    if (pair := exact(types)) is None:
-        return numeric()(types)
-    left, right = pair
-    if left.scale + right.scale > MAX_PRECISION:
-        raise FunctionError(
-            f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
-            "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
-        )
-    return pair, decimal(left.precision + right.precision, left.scale + right.scale)
-
-
 def _plus_rule(types: Types) -> tuple[Types, Type] | None:
     match types:
         case (Type("TIMESTAMP" | "DATE"), Type("INTERVAL")) | (Type("TIMESTAMP"), Type("NULL")):
@@ -92,15 +80,15 @@ def _times_rule(types: Types) -> tuple[Types, Type] | None:
             return (INTERVAL, BIGINT), INTERVAL
         case (Type("INT" | "BIGINT" | "NULL"), Type("INTERVAL")):
             return (BIGINT, INTERVAL), INTERVAL
-    return _product_rule(types)
-
-
-def _divide_rule(types: Types) -> tuple[Types, Type] | None:
-    return all_of(BIGINT, BIGINT)(types) or all_of(DOUBLE, DOUBLE)(types)
-
-
-def _negate_rule(types: Types) -> tuple[Types, Type] | None:
-    return (types, INTERVAL) if types == (INTERVAL,) else numeric()(types)
+    if (pair := exact(types)) is None:
+        return numeric()(types)
+    left, right = pair
+    if left.scale + right.scale > MAX_PRECISION:
+        raise FunctionError(
+            f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
+            "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
+        )
+    return pair, decimal(left.precision + right.precision, left.scale + right.scale)
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
@@ -344,7 +332,8 @@ FAMILY: Final = (
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} * {1}, {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}multiply_double({0}, {1})"}),
     Function("/", "a / b", "Quotient; of integers, truncated toward zero. NULL if b is 0.",
-             2, 2, _divide_rule, _divide, _divide_columns, sql={"BIGINT, BIGINT": "{h}quotient({0}, {1})"},
+             2, 2, lambda types: _BITS(types) or all_of(DOUBLE, DOUBLE)(types), _divide, _divide_columns,
+             sql={"BIGINT, BIGINT": "{h}quotient({0}, {1})"},
              duckdb={"DOUBLE, DOUBLE": "({0} / nullif({1}, 0e0))"},
              postgresql={"DOUBLE, DOUBLE": "{h}divide_double({0}, nullif({1}, 0))"}),
     Function("%", "a % b", "Remainder with the sign of a. NULL if b is 0.",
@@ -354,7 +343,8 @@ FAMILY: Final = (
                      "DOUBLE, DOUBLE": "{h}remainder_double({0}, {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} % nullif({1}, 0), {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}remainder_double({0}, nullif({1}, 0))"}),
-    Function("neg", "-a", "The number or INTERVAL with the other sign.", 1, 1, _negate_rule, _negate, _negate_columns,
+    Function("neg", "-a", "The number or INTERVAL with the other sign.", 1, 1,
+             lambda types: (types, INTERVAL) if types == (INTERVAL,) else numeric()(types), _negate, _negate_columns,
              sql={"BIGINT": "{h}subtract(CAST(0 AS BIGINT), {0})", "*": "(-{0})"}),
     Function("&", "a & b", "The bits that both whole numbers have.", 2, 2, _BITS, operator.and_, lambda _, a, b: a & b,
              sql="({0} & {1})"),

@@ -27,8 +27,8 @@ _DEEPEST: Final = 50
 _LAST: Final = 0x10FFFF
 _ALL: Final[Ranges] = ((0, _LAST),)
 
-# The end of the text and the boundary of a word as Rust writes them; Python writes them otherwise. Nothing else looks so:
-# a backslash that means itself is written \x5c.
+# The end of the text and the boundary of a word as Rust writes them; Python writes them otherwise. Nothing else looks
+# so: a backslash that means itself is written \x5c.
 _END: Final = r"\z"
 _BOUNDARY: Final = r"(?-u:\b)"
 
