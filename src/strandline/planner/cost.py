@@ -21,7 +21,7 @@ from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
-from strandline.functions.costs import own_cost
+from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
 from strandline.planner.compaction import LogForecast, foreseen

@@ -2,7 +2,7 @@
 
 Law    compiled over the frame that comes out, each expression has the values it had over the frame that went in
 
-Three strategies, chosen by the cost of a subexpression (`functions/costs.py`) and by the data:
+Three strategies, chosen by the cost of a subexpression (`functions/subexpressions.py`) and by the data:
 
     over few values     a subexpression of one column is evaluated over its distinct values, if they are few
     once                a common subexpression is evaluated once
@@ -19,9 +19,8 @@ import polars as pl
 
 from strandline.core.temporal import DAY, MICROSECOND
 from strandline.core.types import BOOLEAN, VARCHAR, array_of
-from strandline.functions.costs import own_cost
 from strandline.functions.registry import declaration
-from strandline.functions.subexpressions import Part, Parts
+from strandline.functions.subexpressions import Part, Parts, own_cost
 from strandline.logical.expressions import (
     Call,
     Case,
