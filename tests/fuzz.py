@@ -33,6 +33,7 @@ from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.report import render
 from strandline.apps.verify.server import temporary_server
+from strandline.apps.verify.shrink import smallest_failing
 from strandline.core.errors import SetupError
 from strandline.core.types import Column
 from strandline.logical.catalog import Catalog
@@ -89,7 +90,7 @@ def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool
         tally.instants[name] += verdict.instants
         tally.answered[name] += verdict.answered
         if not verdict.equal:
-            small = judged.smallest_failing(database, bound, streams)
+            small = smallest_failing(database, bound, streams)
             verdict = replace(verdict, smallest=small)
             text = script(asked, small or streams)
             tally.wrong.append(f"seed {seed}: {render([verdict], name)}\n{text}\n{cuts}")

@@ -11,7 +11,8 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_result, result_schema
+from strandline.runtime.result import from_result
+from strandline.runtime.result_buffer import concat_results
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
 CLOSE_LOOK: Final = 5_000  # chunks between two polls; of more, only the latest are processed in full
@@ -124,6 +125,4 @@ class ResultFollower:
         self._rows_gone += over.height - self._rows.height
 
     def _frame(self, tables: list[pa.Table]) -> pl.DataFrame:
-        schema = result_schema(self.query.columns)
-        whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
-        return from_result(whole, self.query.columns)
+        return from_result(concat_results(tables, self.query.columns), self.query.columns)

@@ -13,8 +13,6 @@ from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.instants import change_instants
 from strandline.apps.verify.oracle import OracleDatabase, load_streams, results
 from strandline.apps.verify.record import Recorded
-from strandline.apps.verify.rerun import rerun
-from strandline.apps.verify.shrink import smallest
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import DOUBLE
 from strandline.functions.oracles import Untranslatable
@@ -45,7 +43,6 @@ class Verdict:
     differences: tuple[Difference, ...] = ()
     unchecked: str | None = None
     rounded: bool = False
-    columns: tuple[str, ...] = ()
     smallest: tuple[Recorded, ...] | None = None
 
     @property
@@ -93,33 +90,7 @@ def check(
         answered=theirs["t"].n_unique(),
         differences=tuple(mismatches),
         rounded=any(c.type == DOUBLE for c in columns),
-        columns=tuple(c.name for c in columns),
     )
-
-
-def smallest_failing(
-    database: OracleDatabase, question: QueryUnderTest, streams: Sequence[Recorded]
-) -> tuple[Recorded, ...] | None:
-    """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
-    places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
-
-    def kept(positions: Sequence[tuple[int, int]]) -> list[Recorded]:
-        masks = [np.zeros(recorded.rows.height, dtype=np.bool_) for recorded in streams]
-        for number, row in positions:
-            masks[number][row] = True
-        return [recorded.only(mask) for recorded, mask in zip(streams, masks, strict=True)]
-
-    def fails(positions: Sequence[tuple[int, int]]) -> bool:
-        fewer = kept(positions)
-        # Cut into single rows as well: some failures show only between batches.
-        return any(
-            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, shards=shards)).equal
-            for size, shards in ((1, 2), (1_000_000, 1))
-        )
-
-    if not fails(places):
-        return None
-    return tuple(kept(smallest(places, fails)))
 
 
 def _thinned(instants: Times, max_instants: int | None) -> Times:

@@ -14,8 +14,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
-from strandline.connectors.traits import Traits
 from strandline.core.errors import CatalogError, Span
 from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
@@ -23,25 +21,21 @@ from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, T
 from strandline.database.introspection.show import show_source
 from strandline.database.introspection.statistics import QueryStatistics, show_distinct
 from strandline.database.query import Query
-from strandline.engines.local import LocalRun
+from strandline.database.run_in_memory import run_in_memory
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
-from strandline.planner.stages import optimize
 from strandline.runtime.expressions.compile import evaluate_columns
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.pipeline import RunningPipeline
-from strandline.runtime.result import from_result, to_result
+from strandline.runtime.result import to_result
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 
 NOW: Final = 0  # the instant of asking; any would do
-ALL: Final = "listing"
 
 
 class SystemTable(NamedTuple):
@@ -50,9 +44,15 @@ class SystemTable(NamedTuple):
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
 
+    def frame(self, catalog: Catalog, queries: Sequence[Query]) -> pl.DataFrame:
+        """All rows, at the one instant of asking."""
+        kinds = {name: polars_type(kind) for name, kind in self.columns}
+        rows = pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
+        return rows.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
+
 
 # The rows of a table as they are by now.
-Look: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+Look: TypeAlias = Callable[[str], pl.DataFrame]
 
 
 class SystemTables(Catalog):
@@ -91,7 +91,7 @@ def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTab
     tables = SystemTables(catalog)
     query, max_rows = _without_bare_limit(query)
     plan = bind_query(query, tables)
-    frame = _in_order(plan, lambda name: list(TABLES[name].rows(catalog, queries)))
+    frame = _in_order(plan, lambda name: TABLES[name].frame(catalog, queries))
     columns = schema(plan)
     return TextTable(to_result(frame[:max_rows], columns).select([column.name for column in columns]))
 
@@ -123,38 +123,9 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
 def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
     streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
-    pipeline = choose([(ALL, optimize(plan))], streams, shards=1)
-    sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
-    run = LocalRun(RunningPipeline(pipeline), sources=sources)
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
-    run.statuses = {name: SourceStatus(name, low=NOW) for name in sources}
-    tables = [table for report in run.batches() for table in report.results.get(ALL, ())]
-    run.close()
-    columns = schema(plan)
-    frames = [from_result(table, columns) for table in tables]
-    whole = pl.concat([Batch.empty(columns).frame, *frames])
-    return whole.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
-
-
-class _Rows(Source):
-    """All rows of a table."""
-
-    traits = Traits(False, True, True, "what is, at the moment of asking")
-
-    def __init__(self, stream: BaseStream, rows: list[tuple[Any, ...]]) -> None:
-        super().__init__(stream, None)
-        kinds = {name: polars_type(kind) for name, kind in stream.columns}
-        frame = pl.DataFrame(rows, schema=kinds, orient="row")
-        self.frame = frame.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
-
-    def check(self, span: Span | None) -> None:
-        return
-
-    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        return 1, True
-
-    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        yield Chunk(self.frame, pl.DataFrame(schema=REJECT_SCHEMA))
+    elements = run_in_memory(plan, streams, rows, begin=NOW)
+    return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------
