@@ -12,6 +12,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
 from rich.status import Status
+from rich.table import Table
 
 from strandline.core.errors import printable
 
@@ -55,6 +56,18 @@ def show_log(path: Path | None) -> None:
     """Show the path of the log; on a terminal only."""
     if path is not None and err_console.is_terminal:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
+
+
+def print_table(
+    console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()
+) -> None:
+    """Print a table of figures: columns to the right, except those whose heads are in `left`."""
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
 def await_all(queries: Sequence[Query]) -> None:

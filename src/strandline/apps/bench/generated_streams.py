@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, cast, get_args
 
 import numpy as np
 import polars as pl
@@ -84,23 +84,17 @@ class GeneratedSource(Source):
             yield Chunk(batch.select(*(c for c in batch.columns if c in columns), FROM), rejected)
 
 
-def catalog_of(streams: Sequence[GeneratedStream]) -> Catalog:
-    catalog = Catalog()
-    for made in streams:
-        catalog.add(made.stream)
-    return catalog
-
-
 def statistics_of(streams: Sequence[GeneratedStream]) -> dict[str, StreamStatistics]:
     return {made.name: made.stream.statistics for made in streams}
 
 
 def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
+    catalog = Catalog()
+    for made in streams:
+        catalog.add(made.stream)
     statement = parse_one(text)
-    assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
-        "a benchmark has queries only"
-    )
-    return bind_query(statement, catalog_of(streams))
+    assert isinstance(statement, get_args(ast.Query)), "a benchmark has queries only"
+    return bind_query(cast(ast.Query, statement), catalog)
 
 
 class Timed(Operator):
@@ -134,11 +128,12 @@ class TimedRun:
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
         for runner in self.runners.values():
             runner.operators = [Timed(operator) for operator in runner.operators]
-        self.sending = dict.fromkeys(self.runners, 0.0)
+        self.forget()
 
     def forget(self) -> None:
         """Reset the counters after the state is filled."""
         self.sending = dict.fromkeys(self.runners, 0.0)
+        self.results = 0  # elements
         for operator in self._timed().values():
             operator.seconds, operator.passed = 0.0, 0
 
@@ -178,4 +173,6 @@ class TimedRun:
             if isinstance(fragment.route, physical.ExchangeTo):
                 for message in decode(encode(box.by_shard.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
+            else:
+                self.results += len(out)
             self.sending[fragment.id] += time.process_time() - began

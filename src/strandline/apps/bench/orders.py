@@ -5,16 +5,15 @@ The streams are like those of NEXMark, with clicks beside: most events are click
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
-from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
+from strandline.apps.bench.costs import as_written, measure, predicted_ms
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
+from strandline.apps.console import print_table
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.planner import PlanningInputs, plan_query
@@ -77,15 +76,12 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     results = set()
     chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
     for name, pipeline in (("text", choose([("q", as_written(plan))], streams, 1)), ("chosen", chosen.physical)):
-        expected = estimate(pipeline, statistics)
-        gc.collect()
-        runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]
-        best = min(runs, key=lambda run: run.seconds)
+        best = measure(pipeline, question.streams, question.window, 1.0, repeat)
         results.add(best.result)
         figures |= {
             f"{name}_ms": round(1000 * best.seconds, 2),
             f"{name}_rows": round(best.rows),
-            f"{name}_predicted_ms": round(1000 * (expected.cost - sum(e.cost for e in expected.reading.values())), 2),
+            f"{name}_predicted_ms": round(predicted_ms(estimate(pipeline, statistics)), 2),
         }
     return figures | {"ratio": round(figures["text_ms"] / figures["chosen_ms"], 2), "same_answer": len(results) == 1}
 
@@ -102,14 +98,13 @@ def run_orders(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()
 
 
 def report_orders(measurements: list[Figures], console: Console) -> None:
-    table = Table(title="orders of joins", title_justify="left")
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
-    for head in heads:
-        table.add_column(head, justify="left" if head == "query" else "right")
-    for item in measurements:
-        table.add_row(
+    rows = [
+        (
             item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
             f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),
-        )  # fmt: skip
-    console.print(table)
+        )
+        for item in measurements
+    ]  # fmt: skip
+    print_table(console, "orders of joins", heads, rows, left=("query",))
     console.print("ms/s: CPU milliseconds per second of stream time, in one process; times: text by chosen")

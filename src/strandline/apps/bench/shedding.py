@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -21,17 +21,20 @@ import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 import strandline
+from strandline.apps.console import print_table
 from strandline.connectors.sinks import Parquet
 from strandline.connectors.sources.base import open_source
 from strandline.core.temporal import SECOND
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.logical.catalog import StreamStatistics
+from strandline.planner.planner import PlanningInputs
+from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM
 from strandline.shedding.load_model import SheddingModel
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 
 Figures = dict[str, Any]
 Say = Callable[[str], None]
@@ -111,11 +114,7 @@ def _results(rates: dict[str, float]) -> float:
 
 
 def _planned(db: Database, limited: bool) -> SheddingModel:
-    from strandline.planner.stages import optimize
-    from strandline.sql.binder.binder import bind_query
-    from strandline.sql.parser.statements import parse_one
-
-    statistics: dict[str, StreamStatistics] = db.catalog.statistics()
+    statistics = db.catalog.statistics()
     plan = bind_query(parse_one(TEXT), db.catalog)  # type: ignore[arg-type]
     return SheddingModel(optimize(plan, statistics, 1e-9 if limited else None), statistics)
 
@@ -136,8 +135,7 @@ def _capacity(spark: SparkSession, directory: Path, say: Say) -> float:
 def _try(spark: SparkSession, directory: Path, scale: float) -> float:
     with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, scale, 1.0, 0, scale)
-        query = db.sql(TEXT, sink=Parquet(directory / "out"), name="q")
-        assert isinstance(query, Query)
+        query: Query = db.sql(TEXT, sink=Parquet(directory / "out"), name="q")
         time.sleep(TRY)
         return _lag(query, scale)
 
@@ -168,8 +166,7 @@ def _run(
     offered = 2 * scale
     with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, CALM * offered, 1 / CALM, seconds, offered)
-        query = db.sql(f"{TEXT} {allow}", sink=Parquet(directory / "out"), name="q")
-        assert isinstance(query, Query)
+        query: Query = db.sql(f"{TEXT} {allow}", sink=Parquet(directory / "out"), name="q")
         lags: list[float] = []
         half = 0
         began = time.monotonic()
@@ -227,22 +224,22 @@ def _window(query: Query, name: str, t: int) -> pl.DataFrame:
 
 
 @contextmanager
-def _cheapest_plan() -> Any:
+def _cheapest_plan() -> Iterator[None]:
     """Plans are made as if nothing were dropped."""
-    with patch.object(Database, "_limit", lambda *_: None):
+    planning_inputs = Database._planning_inputs
+
+    def without_limits(database: Database, sampling_rates: Mapping[str, float | None], shards: int) -> PlanningInputs:
+        return replace(planning_inputs(database, sampling_rates, shards), limits={})
+
+    with patch.object(Database, "_planning_inputs", without_limits):
         yield
 
 
 def report_shedding(figures: Figures, console: Console) -> None:
-    table = Table(title="shedding, twice the capacity", title_justify="left")
-    rows = figures["sides"]
-    for column in rows[0]:
-        table.add_column(
-            column.replace("_", " "), justify="left" if column in ("what", "kept", "after_it") else "right"
-        )
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else value for value in row.values()))
-    console.print(table)
+    sides = figures["sides"]
+    rows = [[f"{value:,}" if isinstance(value, int | float) else value for value in side.values()] for side in sides]
+    heads = [key.replace("_", " ") for key in sides[0]]
+    print_table(console, "shedding, twice the capacity", heads, rows, left=("what", "kept", "after it"))
     scale, best = figures["capacity_scale"], figures["optimum_per_s"]
     rates = ", ".join(f"{name} {scale * rate:,.0f}" for name, rate in RATES.items())
     console.print(
