@@ -241,17 +241,11 @@ class Query:
             return []
         completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
         statuses = self.heartbeats()
-        return [
-            Shed(
-                stream,
-                sampling_rate,
-                statuses[stream].rows,
-                statuses[stream].dropped.get(self.name, 0),
-                completeness,
-                lag,
-            )
-            for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items())
-        ]
+        shed = []
+        for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items()):
+            rows, dropped = statuses[stream].rows, statuses[stream].dropped.get(self.name, 0)
+            shed.append(Shed(stream, sampling_rate, rows, dropped, completeness, lag))
+        return shed
 
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
@@ -329,8 +323,8 @@ class Query:
             warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
         return kept
 
-    def _frame(self, kept: ResultChunks | None = None) -> pl.DataFrame:
-        return from_result(concat_results((kept or self._kept()).tables, self.columns), self.columns)
+    def _frame(self, kept: ResultChunks) -> pl.DataFrame:
+        return from_result(concat_results(kept.tables, self.columns), self.columns)
 
     def _remedy(self) -> str:
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.core.errors import QueryError
-from strandline.core.temporal import BEFORE_ALL, FOREVER, show_instant
+from strandline.core.temporal import BEFORE_ALL, show_instant
+from strandline.database.introspection.text import align, count_of, shorten, show_watermark, walk_plan
 from strandline.planner.physical.graph import SOURCE, OperatorGraph, build_operator_graph
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.metrics import PipelineMetrics
@@ -17,6 +18,7 @@ from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
 _JOINS = ("HashJoin", "OuterHashJoin")
+_WIDE = 84  # characters of an operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ def _verdicts(diagnostics: QueryDiagnostics) -> Iterator[_Verdict]:
             yield (
                 f"has no result: every row of {status.stream} was {kind}",
                 f"{SOURCE}{status.stream}",
-                f"Inspect them: _{'late' if status.late else 'rejected'}/{status.stream} beside the results, or "
-                f'query.{"late" if status.late else "rejected"}("{status.stream}"). Check {word}.',
+                f"Inspect them: _{kind}/{status.stream} beside the results, or "
+                f'query.{kind}("{status.stream}"). Check {word}.',
             )
     silent = [status for status in diagnostics.streams if not status.rows]
     if len(silent) == len(diagnostics.streams):
@@ -197,8 +199,7 @@ def steps_of(diagnostics: QueryDiagnostics) -> list[str]:
 
 def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
     until = watermark_of(diagnostics.statuses, diagnostics.flow.streams[diagnostics.query]).time
-    at = "the end" if until == FOREVER else "no instant yet" if until == BEFORE_ALL else show_instant(until)
-    lines = [f"streams, complete up to {at}"]
+    lines = [f"streams, complete up to {show_watermark(until)}"]
     width = max(len(status.stream) for status in diagnostics.streams)
     for status in diagnostics.streams:
         facts = [_number(status.rows, "row")]
@@ -213,35 +214,20 @@ def _streams(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
 
 
 def _operators(diagnostics: QueryDiagnostics, marked: str | None) -> list[str]:
-    rows: list[tuple[str, str, str, str]] = []
-    shown: set[str] = set()
-
-    def visit(name: str, depth: int) -> None:
-        if name.startswith(SOURCE):
-            rows.append(("  " * depth + f"Read {name.removeprefix(SOURCE)}", f"{diagnostics.passed(name):,}", "", ""))
-            return
-        step = diagnostics.flow.steps[name]
-        kept = diagnostics.kept(name)
-        again = name in shown
-        words = "  " * depth + step.text + (", as above" if again else "")
-        rows.append((_short(words), f"{diagnostics.passed(name):,}", f"{kept:,}" if kept else "", name))
-        shown.add(name)
-        for source in step.inputs if not again else ():
-            visit(source, depth + 1)
-
-    for name in diagnostics.flow.results[diagnostics.query]:
-        visit(name, 1)
-    wide, out, kept = (max(len(row[i]) for row in [("operators", "passed", "kept"), *rows]) for i in range(3))
-    lines = [f"{'operators'.ljust(wide)}  {'passed'.rjust(out)}  {'kept'.rjust(kept)}"]
-    for words, passed, held, name in rows:
-        mark = "   ← here" if name and name == marked else ""
-        lines.append(f"{words.ljust(wide)}  {passed.rjust(out)}  {held.rjust(kept)}".rstrip() + mark)
-    return lines
-
-
-def _short(text: str, max_length: int = 84) -> str:
-    return text if len(text) <= max_length else text[: max_length - 1] + "…"
+    steps = diagnostics.flow.steps
+    table, marks = [("operators", "passed", "kept")], [""]
+    walk = walk_plan(
+        diagnostics.flow.results[diagnostics.query], lambda name: steps[name].inputs if name in steps else ()
+    )
+    for name, depth, again in walk:
+        is_source = name.startswith(SOURCE)
+        text = f"Read {name.removeprefix(SOURCE)}" if is_source else steps[name].text + (", as above" if again else "")
+        kept = 0 if is_source else diagnostics.kept(name)
+        passed = f"{diagnostics.passed(name):,}"
+        table.append((shorten("  " * (depth + 1) + text, _WIDE), passed, f"{kept:,}" if kept else ""))
+        marks.append("   ← here" if name == marked and not is_source else "")
+    return [line + mark for line, mark in zip(align(table), marks, strict=True)]
 
 
 def _number(count: int, what: str) -> str:
-    return f"no {what}" if not count else f"{count:,} {what}{'' if count == 1 else 's'}"
+    return count_of(count, what) if count else f"no {what}"

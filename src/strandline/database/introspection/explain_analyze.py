@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant, show_instant
+from strandline.core.temporal import SECOND, Instant
 from strandline.database.introspection.statistics import OperatorStatistics, QueryStatistics
+from strandline.database.introspection.text import align, shorten, show_number, show_watermark, walk_plan
 from strandline.planner.estimate import Estimate
 from strandline.runtime.watermark import SourceStatus
 
@@ -26,9 +27,7 @@ def analyzed(
     """The operators behind a result as a tree; `results` are the steps that output it."""
     seconds = stream_seconds(statuses.values())
     table = [_head(bool(estimates)), *_rows(statistics, results, seconds, estimates)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [_line(row, widths) for row in table]
-    return "\n".join([_summary(statistics, statuses, progress, seconds), "", *lines])
+    return "\n".join([_summary(statistics, statuses, progress, seconds), "", *align(table)])
 
 
 def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
@@ -43,14 +42,12 @@ def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
 def _summary(
     statistics: QueryStatistics, statuses: Mapping[str, SourceStatus], progress: Instant, seconds: float | None
 ) -> str:
-    until = "the end" if progress == FOREVER else "no instant yet" if progress == BEFORE_ALL else show_instant(progress)
     rows = sum(status.rows for status in statuses.values())
     cpu = sum(operator.cpu_seconds for operator in statistics.operators)
-    sampling_rate = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
+    per_second = f", {cpu / seconds * 1000:,.3g} ms per second" if seconds else ""
     span = f" in {seconds:,.6g} s of stream time" if seconds else ""
-    return (
-        f"{statistics.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{sampling_rate}"
-    )
+    until = show_watermark(progress)
+    return f"{statistics.query}, complete up to {until}: {rows:,} rows{span}, {cpu * 1000:,.3g} ms of CPU{per_second}"
 
 
 def _head(with_estimates: bool) -> tuple[str, ...]:
@@ -66,55 +63,29 @@ def _rows(
 ) -> list[tuple[str, ...]]:
     operators = {item.step: item for item in statistics.operators}
     rows: list[tuple[str, ...]] = []
-    shown: set[str] = set()
-
-    def visit(step: str, depth: int) -> None:
+    for step, depth, again in walk_plan(results, lambda name: operators[name].inputs):
         operator = operators[step]
-        words = "  " * depth + operator.text
-        if step in shown:
-            rows.append((_short(f"{words}, as above"), *[""] * (len(_head(bool(estimates))) - 1)))
-            return
-        shown.add(step)
-        rows.append((_short(words), *_figures(operator, seconds, estimates)))
-        for source in operator.inputs:
-            visit(source, depth + 1)
-
-    for step in results:
-        visit(step, 0)
+        text = "  " * depth + operator.text + (", as above" if again else "")
+        figures = _figures(operator, seconds, estimates)
+        rows.append((shorten(text, _WIDE), *([""] * len(figures) if again else figures)))
     return rows
 
 
 def _figures(operator: OperatorStatistics, seconds: float | None, estimates: Mapping[str, Estimate]) -> tuple[str, ...]:
     def beside(value: float | None) -> tuple[str, ...]:
-        return (_figure(value),) if estimates else ()
+        return (show_number(value),) if estimates else ()
 
     expected = estimates.get(operator.step)
     return (
         f"{operator.rows_in:,}",
         f"{operator.rows_out:,}",
-        _figure(operator.selectivity),
-        _figure(operator.rows_out / seconds if seconds else None),
+        show_number(operator.selectivity),
+        show_number(operator.rows_out / seconds if seconds else None),
         *beside(expected.rate_out if expected is not None else None),
-        _figure(operator.cpu_seconds * 1000 / seconds if seconds else None),
+        show_number(operator.cpu_seconds * 1000 / seconds if seconds else None),
         *beside(expected.cost * 1000 if expected is not None else None),
-        _figure(operator.cost_us),
+        show_number(operator.cost_us),
         f"{operator.state_rows:,}" if operator.state_rows else "",
         *beside(expected.rows if expected is not None and expected.rows else None),
         f"{operator.state_bytes:,}" if operator.state_bytes else "",
     )
-
-
-def _line(row: tuple[str, ...], widths: Sequence[int]) -> str:
-    first, *figures = row
-    cells = [first.ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(figures, widths[1:], strict=True))]
-    return "  ".join(cells).rstrip()
-
-
-def _figure(value: float | None) -> str:
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _WIDE else text[: _WIDE - 1] + "…"

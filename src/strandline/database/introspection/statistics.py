@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from strandline.core.table import TextTable
 from strandline.core.temporal import SECOND
 from strandline.database.introspection.diagnose import QueryDiagnostics, collect_diagnostics, steps_of
+from strandline.database.introspection.text import show_number
 from strandline.planner.physical.graph import SOURCE
 from strandline.runtime.edge_metrics import EdgeMetrics
 from strandline.runtime.metrics import PipelineMetrics
@@ -94,13 +95,13 @@ class QueryStatistics:
     def __str__(self) -> str:
         done = ("step", "operator", "rows_in", "rows_out", "cpu_ms", "us_per_row", "state_rows")
         operators = [
-            (o.step, o.text, _number(o.rows_in), _number(o.rows_out), _number(o.cpu_seconds * 1000),
-             _number(o.cost_us), _number(o.state_rows))
+            (o.step, o.text, show_number(o.rows_in), show_number(o.rows_out), show_number(o.cpu_seconds * 1000),
+             show_number(o.cost_us), show_number(o.state_rows))
             for o in self.operators
         ]  # fmt: skip
         flow = ("from", "to", "rows", "rate", "length", "granule", "distinct")
         edges = [
-            (e.begin, e.end, _number(e.rows), _number(e.rate), _number(e.length), _number(e.granule),
+            (e.begin, e.end, show_number(e.rows), show_number(e.rate), show_number(e.length), show_number(e.granule),
              show_distinct(e.distinct) or "")
             for e in self.edges
         ]  # fmt: skip
@@ -154,12 +155,4 @@ def _edges(
 
 def show_distinct(values: Mapping[str, float]) -> str | None:
     """Counts of values as text, or nothing."""
-    return ", ".join(f"{column} {_number(count)}" for column, count in values.items()) or None
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int) or value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return ", ".join(f"{column} {show_number(count)}" for column, count in values.items()) or None

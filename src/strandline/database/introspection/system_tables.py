@@ -16,10 +16,10 @@ import polars as pl
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
-from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Type
+from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
+from strandline.core.types import Type
 from strandline.database.introspection.show import show_source
-from strandline.database.introspection.statistics import QueryStatistics, show_distinct
+from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
 from strandline.database.run_in_memory import run_in_memory
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
@@ -34,6 +34,7 @@ from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_type
 
 NOW: Final = 0  # the instant of asking; any would do
 
@@ -137,16 +138,20 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             kind = "view" if stream.is_view else "query"
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
-        status = _freshest(stream.name, queries)
-        declared = stream.statistics.rate
         learned = catalog.measured.get(stream.name.lower())
-        seen = starts_of(status).rate if status is not None else None
-        measured = seen if seen is not None or learned is None else learned.rate
-        counts = (status.rows, status.late, status.rejected) if status is not None else (0, 0, 0)
-        until = status.watermark if status is not None else BEFORE_ALL
-        state = (status.idle, status.ended) if status is not None else (None, None)
-        lag = (datetime.now(UTC) - at).total_seconds() if (at := _instant(until)) is not None else None
-        yield (stream.name, "source", show_source(stream.source), declared, measured, *counts, at, lag, *state)
+        measured = learned.rate if learned is not None else None
+        counts: tuple[int, ...] = (0, 0, 0)
+        at = lag = idle = ended = None
+        status = _freshest(stream.name, queries)
+        if status is not None:
+            seen = starts_of(status).rate
+            measured = measured if seen is None else seen
+            counts, idle, ended = (status.rows, status.late, status.rejected), status.idle, status.ended
+            if BEFORE_ALL < status.watermark < FOREVER:
+                at = to_datetime(status.watermark)
+                lag = (datetime.now(UTC) - at).total_seconds()
+        rates = (stream.statistics.rate, measured)
+        yield (stream.name, "source", show_source(stream.source), *rates, *counts, at, lag, idle, ended)
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
@@ -173,14 +178,14 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
 
 
 def _operators(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for statistics in _all_statistics(queries):
+    for statistics in (query.statistics() for query in queries):
         for o in statistics.operators:
             done = (o.rows_in, o.rows_out, o.selectivity, o.cpu_seconds, o.cost_us, o.state_rows, o.state_bytes)
             yield (statistics.query, o.fragment, o.step, o.kind, o.text, *done)
 
 
 def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for statistics in _all_statistics(queries):
+    for statistics in (query.statistics() for query in queries):
         for e in statistics.edges:
             flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
             yield (statistics.query, e.begin, e.end, *flow)
@@ -194,86 +199,32 @@ def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
                 yield (query.name, name, stream, number, None if item is None else str(item))
 
 
-def _all_statistics(queries: Sequence[Query]) -> Iterator[QueryStatistics]:
-    return (query.statistics() for query in queries)
-
-
-def _instant(at: Instant) -> datetime | None:
-    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+def _table(columns: str, rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]) -> SystemTable:
+    """A table whose columns are written as in CREATE STREAM."""
+    declared = (column.split() for column in columns.split(","))
+    return SystemTable(tuple((name, parse_type(kind)) for name, kind in declared), rows)
 
 
 TABLES: Final[dict[str, SystemTable]] = {
-    "sys.streams": SystemTable(
-        (
-            ("name", VARCHAR),
-            ("kind", VARCHAR),
-            ("definition", VARCHAR),
-            ("rate_declared", DOUBLE),
-            ("rate_measured", DOUBLE),
-            ("rows_in", BIGINT),
-            ("late", BIGINT),
-            ("rejected", BIGINT),
-            ("progress", TIMESTAMP),
-            ("lag_seconds", DOUBLE),
-            ("idle", BOOLEAN),
-            ("ended", BOOLEAN),
-        ),
+    "sys.streams": _table(
+        "name VARCHAR, kind VARCHAR, definition VARCHAR, rate_declared DOUBLE, rate_measured DOUBLE, rows_in BIGINT, "
+        "late BIGINT, rejected BIGINT, progress TIMESTAMP, lag_seconds DOUBLE, idle BOOLEAN, ended BOOLEAN",
         _streams,
     ),
-    "sys.queries": SystemTable(
-        (
-            ("name", VARCHAR),
-            ("state", VARCHAR),
-            ("reads", VARCHAR),
-            ("progress", TIMESTAMP),
-            ("rows_out", BIGINT),
-            ("state_rows", BIGINT),
-            ("state_bytes", BIGINT),
-            ("batches", BIGINT),
-            ("cpu_seconds", DOUBLE),
-            ("rows_left", BIGINT),
-        ),
+    "sys.queries": _table(
+        "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "
+        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT",
         _queries,
     ),
-    "sys.operators": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("fragment", VARCHAR),
-            ("step", VARCHAR),
-            ("kind", VARCHAR),
-            ("text", VARCHAR),
-            ("rows_in", BIGINT),
-            ("rows_out", BIGINT),
-            ("selectivity", DOUBLE),
-            ("cpu_seconds", DOUBLE),
-            ("us_per_row", DOUBLE),
-            ("state_rows", BIGINT),
-            ("state_bytes", BIGINT),
-        ),
+    "sys.operators": _table(
+        "query VARCHAR, fragment VARCHAR, step VARCHAR, kind VARCHAR, text VARCHAR, rows_in BIGINT, rows_out BIGINT, "
+        "selectivity DOUBLE, cpu_seconds DOUBLE, us_per_row DOUBLE, state_rows BIGINT, state_bytes BIGINT",
         _operators,
     ),
-    "sys.edges": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("source", VARCHAR),
-            ("target", VARCHAR),
-            ("elements", BIGINT),
-            ("rate", DOUBLE),
-            ("distance", DOUBLE),
-            ("length", DOUBLE),
-            ("granule", DOUBLE),
-            ("distinct_values", VARCHAR),
-        ),
+    "sys.edges": _table(
+        "query VARCHAR, source VARCHAR, target VARCHAR, elements BIGINT, rate DOUBLE, distance DOUBLE, length DOUBLE, "
+        "granule DOUBLE, distinct_values VARCHAR",
         _edges,
     ),
-    "sys.metrics": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("name", VARCHAR),
-            ("stream", VARCHAR),
-            ("value", DOUBLE),
-            ("text", VARCHAR),
-        ),
-        _metrics,
-    ),
+    "sys.metrics": _table("query VARCHAR, name VARCHAR, stream VARCHAR, value DOUBLE, text VARCHAR", _metrics),
 }
