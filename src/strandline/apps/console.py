@@ -32,6 +32,11 @@ out_console: Final = SafeConsole(highlight=False)
 err_console: Final = SafeConsole(stderr=True, highlight=False)
 
 
+def say(text: str) -> None:
+    """Print a text as it is, to standard output."""
+    out_console.print(text, markup=False, soft_wrap=True)
+
+
 class Spinner:
     """Shows the present phase; silent without a terminal."""
 
@@ -72,9 +77,8 @@ def print_table(
 
 def await_all(queries: Sequence[Query]) -> None:
     """Wait until all queries have ended, and show their progress."""
-    from strandline.database.introspection.progress_meter import (
-        ProgressMeter,  # takes its time: the prompt of the shell must not wait for it
-    )
+    # Its import takes time, for which the prompt of the shell must not wait.
+    from strandline.database.introspection.progress_meter import ProgressMeter
 
     meter = ProgressMeter(queries)
     with status("first batch") as spinner:
@@ -86,19 +90,16 @@ def await_all(queries: Sequence[Query]) -> None:
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
     """Results of each query, and input of each stream."""
+    streams: dict[str, tuple[int, int, int]] = {}
     for query in queries:
         metrics = query.metrics()
         own = os.path.join(str(out), query.name)
         where = own if query.sink.location == os.path.abspath(own) else query.sink.display_location
-        out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
-    metrics = queries[0].metrics()
-    for query in queries:
-        metrics["rows_in"] |= query.metrics()["rows_in"]
-        metrics["late"] |= query.metrics()["late"]
-        metrics["rejected"] |= query.metrics()["rejected"]
-    for stream, rows in metrics["rows_in"].items():
-        late, rejected = metrics["late"][stream], metrics["rejected"][stream]
+        say(f"{query.name}: {metrics['rows_out']:,} results in {where}")
+        for stream, rows in metrics["rows_in"].items():
+            streams[stream] = rows, metrics["late"][stream], metrics["rejected"][stream]
+    for stream, (rows, late, rejected) in streams.items():
         aside = [f"{late:,} late, written to {out}/_late/{stream}"] if late else []
         aside += [f"{rejected:,} rejected, written to {out}/_rejected/{stream}"] if rejected else []
-        out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
+        say(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}")
     out_console.print(f"done in {seconds:.1f} s")

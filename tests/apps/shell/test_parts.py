@@ -18,7 +18,7 @@ from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.highlight import coloured
 from strandline.apps.shell.inputs import is_whole, split
 from strandline.apps.shell.session import Session
-from strandline.apps.shell.startup import Options, Startup
+from strandline.apps.shell.startup import Startup
 from strandline.apps.shell.words import KEYWORDS
 from strandline.core.temporal import FOREVER, instant
 from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
@@ -81,7 +81,7 @@ CREATE VIEW dear AS SELECT sym AS symbol, price FROM trades WHERE price > 1;
 def session() -> Iterator[Session]:
     with sl.connect(engine="local") as database:
         database.sql(STREAMS)
-        startup = Startup(Options(engine="local"))
+        startup = Startup(engine="local")
         startup.ready.set()
         yield Session(database, startup)
 
@@ -122,7 +122,7 @@ def test_a_query_that_cannot_start_takes_no_id(session: Session) -> None:
 
 def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFixture[str]) -> None:
     rows = ", ".join(f"({n}, {n * 1_000_000})" for n in range(40))
-    startup = Startup(Options(engine="local", batch_rows=2, keep=8))
+    startup = Startup(engine="local", batch_rows=2, keep=8)
     startup.begin()
     session = startup.session()
     session.sql(f"CREATE STREAM s (v INT, ts BIGINT) SOURCE rows({rows}) ORDERED BY ts;", look=False)
@@ -133,7 +133,7 @@ def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFi
     session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:03'")
     session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:39'")
     said = capsys.readouterr().out
-    session.close()
+    session.database.close()
     assert "retained from" in said
     assert "the result of q1 at 1970-01-01 00:00:03 is no longer retained" in said
     assert re.search(r"\.tail q1 AT TIMESTAMP '1970-01-01 00:00:03'\n +\^+", said)

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from unittest.mock import patch
@@ -55,42 +55,21 @@ TEXT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A run of the query and its outcome."""
-
-    what: str
-    lags: tuple[float, ...]  # seconds behind, once a second
-    results: float  # per second in the second half of the overload
-    kept: dict[str, float]
-    exact: str
-
-
 def run_shedding(spark: SparkSession, directory: Path, seconds: int, say: Say) -> Figures:
     """Capacity, and the three ways through twice as much."""
     scale = _capacity(spark, directory, say)
     say(f"capacity: {scale:.2f} times {', '.join(f'{n} {r:,.0f}' for n, r in RATES.items())} rows per second")
     best = optimum(scale)
-    sides = [
-        _run(spark, directory / "none", scale, seconds, "without shedding", say),
-        _run(spark, directory / "shed", scale, seconds, "with shedding", say, "ALLOW SHEDDING"),
-    ]
+
+    def run(what: str, allow: str = "ALLOW SHEDDING") -> Figures:
+        say(f"{what}: twice as much for {seconds} s")
+        directory_of_run = directory / what.replace(" ", "-")
+        return {"what": what, **_run(spark, directory_of_run, scale, seconds, best, say, allow)}
+
+    sides = [run("without shedding", allow=""), run("with shedding")]
     with _cheapest_plan():
-        sides.append(_run(spark, directory / "cheap", scale, seconds, "from the cheapest plan", say, "ALLOW SHEDDING"))
-    rows = [
-        {
-            "what": side.what,
-            "lag_half_s": round(side.lags[len(side.lags) // 2], 1),
-            "lag_end_s": round(side.lags[-1], 1),
-            "lag_most_s": round(max(side.lags), 1),
-            "results_per_s": round(side.results),
-            "of_optimum": round(side.results / best, 2),
-            "kept": " ".join(f"{name} {sampling_rate:.2f}" for name, sampling_rate in side.kept.items()),
-            "after_it": side.exact,
-        }
-        for side in sides
-    ]
-    return {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": rows}
+        sides.append(run("from the cheapest plan"))
+    return {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": sides}
 
 
 def optimum(scale: float) -> float:
@@ -159,10 +138,9 @@ def _lag(query: Query, scale: float) -> float:
 
 
 def _run(
-    spark: SparkSession, directory: Path, scale: float, seconds: int, what: str, say: Say, allow: str = ""
-) -> Side:
-    """Twice the capacity for some seconds, then little."""
-    say(f"{what}: twice as much for {seconds} s")
+    spark: SparkSession, directory: Path, scale: float, seconds: int, best: float, say: Say, allow: str
+) -> Figures:
+    """Twice the capacity for some seconds, then little; lags are seconds behind, results those of the second half."""
     offered = 2 * scale
     with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, CALM * offered, 1 / CALM, seconds, offered)
@@ -179,10 +157,17 @@ def _run(
                 kept = {item.stream: round(item.kept, 2) for item in query.shedding()}
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
-        sampling_rates = {item.stream: item.kept for item in query.shedding()}
-        exact = _after(query, directory / "out") if allow else ""
+        figures = {
+            "lag_half_s": round(lags[len(lags) // 2], 1),
+            "lag_end_s": round(lags[-1], 1),
+            "lag_most_s": round(max(lags), 1),
+            "results_per_s": round(results),
+            "of_optimum": round(results / best, 2),
+            "kept": " ".join(f"{item.stream} {item.kept:.2f}" for item in query.shedding()),
+            "after_it": _after(query, directory / "out") if allow else "",
+        }
     shutil.rmtree(directory, ignore_errors=True)
-    return Side(what, tuple(lags), results, sampling_rates, exact)
+    return figures
 
 
 def _after(query: Query, out: Path) -> str:

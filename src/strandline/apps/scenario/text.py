@@ -190,13 +190,12 @@ class _Reader:
             )
         if progress is not None:
             return Expect("progress", name, self._instant(progress, span), (), span)
+        rows = tuple(self._row(line, elements=time is None and aside is None) for line in lines)
         if time is not None:
-            at = self._instant(time, span)
-            return Expect("snapshot", name, at, tuple(self._row(line, elements=False) for line in lines), span)
+            return Expect("snapshot", name, self._instant(time, span), rows, span)
         if aside is not None:
-            kind: Literal["late", "rejected"] = "late" if aside == "LATE" else "rejected"
-            return Expect(kind, name, None, tuple(self._row(line, elements=False) for line in lines), span)
-        return Expect("elements", name, None, tuple(self._row(line, elements=True) for line in lines), span)
+            return Expect("late" if aside == "LATE" else "rejected", name, None, rows, span)
+        return Expect("elements", name, None, rows, span)
 
     def _row(self, line: _Line, elements: bool) -> ScenarioRow:
         text, interval = line.text.split(" -- ")[0] if elements else line.text, None

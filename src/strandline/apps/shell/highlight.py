@@ -9,10 +9,9 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from strandline.apps.shell.inputs import verb_of
+from strandline.apps.shell.inputs import readable_tokens, verb_of
 from strandline.apps.shell.words import KEYWORDS, functions
-from strandline.core.errors import ParseError
-from strandline.sql.lexer import Kind, Token, tokenize
+from strandline.sql.lexer import Kind, Token
 
 _BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number"}
 
@@ -27,7 +26,7 @@ def coloured(text: str) -> StyleAndTextTuples:
     """The text in parts, each with its style; together they are the text."""
     if verb_of(text) is not None:
         return [("class:verb", text)]
-    tokens, stop = _tokens(text)
+    tokens, stop = readable_tokens(text)
     pieces: StyleAndTextTuples = []
     at = 0
     for number, token in enumerate(tokens):
@@ -38,16 +37,6 @@ def coloured(text: str) -> StyleAndTextTuples:
     pieces.append(("class:comment", text[at:stop]))
     pieces.append((_unfinished(text[stop:]), text[stop:]))
     return [piece for piece in pieces if piece[1]]
-
-
-def _tokens(text: str) -> tuple[list[Token], int]:
-    """The tokens up to the first mistake, and where that is; there may be none."""
-    try:
-        return tokenize(text)[:-1], len(text)
-    except ParseError as error:
-        assert error.span is not None, "every lexer error has a span"
-        stop = error.span.start
-        return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 
 
 def _style(token: Token, follows: str) -> str:

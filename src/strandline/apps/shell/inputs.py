@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from strandline.core.errors import ParseError
-from strandline.sql.lexer import Kind, tokenize
+from strandline.sql.lexer import Kind, Token, tokenize
 
 # Words that end a session or ask for help in shells of all kinds.
 LEAVING = ("exit", "quit", "bye", "\\q", ":q")
@@ -36,6 +36,16 @@ def is_whole(text: str) -> bool:
         return True  # a comment
     last = tokens[-2]
     return last.kind is Kind.SYMBOL and last.value == ";"
+
+
+def readable_tokens(text: str) -> tuple[list[Token], int]:
+    """The tokens up to the first mistake, and where that is; a text may end in the middle of one."""
+    try:
+        return tokenize(text)[:-1], len(text)
+    except ParseError as error:
+        assert error.span is not None, "every lexer error has a span"
+        stop = error.span.start
+        return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 
 
 def split(text: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -23,6 +23,7 @@ from strandline.core.table import TextTable
 from strandline.core.temporal import FOREVER, Instant
 from strandline.database.database import Database
 from strandline.database.introspection.progress_meter import ProgressMeter
+from strandline.database.introspection.text import count_of, shorten
 from strandline.database.query import Query
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -44,7 +45,7 @@ class SessionQuery:
     planned: float
     feed: ResultFollower | None = None
     first_batch: float | None = None
-    announced: bool = field(default=False)
+    announced: bool = False
 
     @property
     def label(self) -> str:
@@ -77,14 +78,9 @@ class Session:
                 perform(self, command)
             else:
                 self.sql(text, look=True)
-        except StrandlineError as error:
-            self._complain(error)
         except Exception as error:  # a defect of ours is no reason to lose the queries that run
-            self._complain(explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal"))
-
-    def _complain(self, error: StrandlineError) -> None:
-        self.failures += 1
-        self.say(error.render(), style="red" if self.console.is_terminal else None)
+            self.failures += 1
+            self.say(named_error(error).render(), style="red" if self.console.is_terminal else None)
 
     def read(self, path: Path) -> None:
         """Run the statements and dot commands of a file. Its queries run in the background."""
@@ -164,11 +160,8 @@ class Session:
 
     def latest(self) -> SessionQuery:
         if not self.entries:
-            raise QueryError(
-                "no query was started",
-                code="unknown-query",
-                hint="Type a SELECT, or .start a derived stream.",
-            )
+            hint = "Type a SELECT, or .start a derived stream."
+            raise QueryError("no query was started", code="unknown-query", hint=hint)
         return self.entries[-1]
 
     def running(self) -> list[SessionQuery]:
@@ -197,7 +190,7 @@ class Session:
         lines = str(listing).split("\n")
         if self.console.is_terminal:
             width = self.console.width - 1
-            lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+            lines = [shorten(line, width) for line in lines]
         self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
@@ -248,9 +241,12 @@ class Session:
             case _:
                 self.say("done" if result is None else str(result))
 
-    def close(self) -> None:
-        """Stop every query; the engine ends with the database."""
-        self.database.close()
+
+def named_error(error: Exception) -> StrandlineError:
+    """An error as users see it; one that is not ours is explained, or is a defect."""
+    if isinstance(error, StrandlineError):
+        return error
+    return explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal")
 
 
 def _payload(query: Query, at: Instant) -> Any:
@@ -267,10 +263,8 @@ def last_row(query: Query) -> Instant:
 def rows_of(entry: SessionQuery) -> str:
     """Number of rows of a result as displayed: chunks of one row count once."""
     if entry.feed is not None and not entry.feed.passed_over:
-        count = entry.feed.rows_seen
-    else:
-        count = entry.query.metrics()["rows_out"]
-    return f"{count:,} row{'' if count == 1 else 's'}"
+        return count_of(entry.feed.rows_seen, "row")
+    return count_of(entry.query.metrics()["rows_out"], "row")
 
 
 def failure(query: Query) -> str:

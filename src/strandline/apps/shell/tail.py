@@ -23,11 +23,10 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from rich.console import RenderableType
 
 from strandline.apps.console import SafeConsole
-from strandline.apps.shell.session import Session, SessionQuery, failure, rows_of
+from strandline.apps.shell.session import Session, SessionQuery, failure, named_error, rows_of
 from strandline.apps.shell.style import STYLE
 from strandline.apps.shell.views import FORMS, Form, show
-from strandline.core.errors import QueryError, StrandlineError
-from strandline.core.faults import explain_fault
+from strandline.core.errors import StrandlineError
 from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
@@ -61,7 +60,7 @@ class Tail:
         over = self.entry is not None and not self.entry.query.is_running
         if self.error is None and not over:
             with self.session.startup.ending.screen(self._app), contextlib.suppress(EOFError):
-                self._app.run(pre_run=self._watch_along)
+                self._app.run(pre_run=lambda: self._app.create_background_task(self._watch()))
         if self.entry is None and self.error is None and self.session.startup.ready.is_set():
             worker.join()  # it is being planned: a moment
         self._given_up = True
@@ -79,15 +78,10 @@ class Tail:
                     return
             self.entry = self._begin()
             self.form = self.form or self.entry.form
-        except StrandlineError as error:
-            self.error = error
         except Exception as error:
-            self.error = explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal")
+            self.error = named_error(error)
 
     # ---- while it is shown -------------------------------------------------------------------------------------------
-
-    def _watch_along(self) -> None:
-        self._app.create_background_task(self._watch())
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
@@ -95,10 +89,8 @@ class Tail:
             while not await loop.run_in_executor(None, self._look):
                 self._app.invalidate()
                 await asyncio.sleep(_LOOK_SECONDS)
-        except StrandlineError as error:
-            self.error = error
         except Exception as error:
-            self.error = QueryError(f"{type(error).__name__}: {error}", code="internal")
+            self.error = named_error(error)
         if self._app.is_running:
             self._app.exit()
 
@@ -142,12 +134,8 @@ class Tail:
     def _application(self) -> Application[None]:
         body = Window(FormattedTextControl(lambda: self._body), wrap_lines=False, dont_extend_height=True)
         status = Window(FormattedTextControl(self._status_line), height=1, style="class:bottom-toolbar")
-        return Application(
-            Layout(HSplit([body, status])),
-            key_bindings=self._keys(),
-            style=STYLE,
-            erase_when_done=True,
-        )
+        layout = Layout(HSplit([body, status]))
+        return Application(layout, key_bindings=self._keys(), style=STYLE, erase_when_done=True)
 
     def _status_line(self) -> FormattedText:
         keys = " Ctrl-C leaves" if self.entry is None else " Tab: format, Ctrl-C leaves"

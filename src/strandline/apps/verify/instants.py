@@ -67,9 +67,7 @@ def occasions(query: ast.Query, scope: NameScope, world: Dataset, window: ast.Wi
 def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:
     """The changes of something with a window and a granularity, given when elements come."""
     match window:
-        case None | ast.NowWindow():
-            instants = np.concatenate([times, times + 1])
-        case ast.RowsWindow():
+        case None | ast.NowWindow() | ast.RowsWindow():
             instants = np.concatenate([times, times + 1])
         case ast.RangeWindow(length, slide):
             step = slide.microseconds if slide else 1

@@ -21,20 +21,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
+from strandline.apps.verify import sql_text
 from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.dialect import Aggregated, Dialect
 from strandline.apps.verify.instants import occasions
-from strandline.apps.verify.sql_text import (
-    SqlText,
-    export_scope,
-    last_multiple,
-    listed_position,
-    partition_clause,
-    rename_columns,
-    set_operation,
-    shared_columns,
-    sort_direction,
-)
+from strandline.apps.verify.sql_text import SqlText, sort_direction
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
@@ -97,7 +88,7 @@ class Translation:
                 return SqlText(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
             case ast.SetOperation(operator, left, right):
                 one, two = self.branches(query, (left, right))
-                return SqlText(set_operation(operator, one, two), one.columns)
+                return SqlText(sql_text.set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
                 return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
@@ -141,7 +132,7 @@ class Translation:
             body, places = self.select_with(query, listed)
         else:
             body = self.query(query)
-            positions = [listed_position(item.value, body.columns) for item in order]
+            positions = [sql_text.listed_position(item.value, body.columns) for item in order]
             places = [position for position in positions if position is not None]
         keys = ", ".join(f"o.c{position}{sort_direction(item)}" for position, item in zip(places, order, strict=True))
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
@@ -154,7 +145,7 @@ class Translation:
         places: list[int] = []
         more: list[ast.Item] = []
         for value in values:
-            position = listed_position(value, whole.columns)
+            position = sql_text.listed_position(value, whole.columns)
             if position is None:
                 more.append(ast.Item(value, None, span=value.span))
                 position = len(whole.columns) + len(more)
@@ -253,7 +244,7 @@ class Translation:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make()
-        return self.elsewhen(last_multiple(self.now, granularity.microseconds), make)
+        return self.elsewhen(sql_text.last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
@@ -263,9 +254,9 @@ class Translation:
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
         if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
-            return SqlText(body.sql, rename_columns(body.columns, names))
+            return SqlText(body.sql, sql_text.rename_columns(body.columns, names))
         stage = self.stage(query, window)
-        columns = rename_columns(stage.body.columns, names)
+        columns = sql_text.rename_columns(stage.body.columns, names)
         return SqlText(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
@@ -294,20 +285,20 @@ class Translation:
             case None | ast.NowWindow():
                 return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
             case ast.RangeWindow(length, slide):
-                last = last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
+                last = sql_text.last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
                 since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
                 return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
-                item = partition_clause(partition, columns)
+                item = sql_text.partition_clause(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
                 numbered = (
                     f"SELECT e.*, row_number() OVER ({item} ORDER BY e.at_us, {by}) AS number, "
                     f"count(*) OVER ({item}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
                 )
-                last = last_multiple("r.c", slide)
+                last = sql_text.last_multiple("r.c", slide)
                 return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
             case ast.SessionWindow(partition, gap):
-                item = partition_clause(partition, columns)
+                item = sql_text.partition_clause(partition, columns)
                 later = f"lead(e.at_us) OVER ({item} ORDER BY e.at_us)"
                 followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
                 pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
@@ -325,7 +316,7 @@ class Translation:
         left, left_scope = self.table(join.left)
         right, right_scope = self.table(join.right)
         scope = left_scope.joined(right_scope)
-        shared = shared_columns(join, left_scope, right_scope)
+        shared = sql_text.shared_columns(join, left_scope, right_scope)
         if shared:
             tests = [self.dialect.sql(equality(one, two, join.span)) for one, two in shared]
             condition = " AND ".join(tests)
@@ -335,7 +326,7 @@ class Translation:
             condition = "TRUE"
         if join.kind in ("SEMI", "ANTI"):
             word = "NOT EXISTS" if join.kind == "ANTI" else "EXISTS"
-            listed, renamed = export_scope(left_scope, alias := self.name("j"))
+            listed, renamed = sql_text.export_scope(left_scope, alias := self.name("j"))
             where = f"{word} (SELECT 1 FROM {right} WHERE {condition})"
             return f"(SELECT {', '.join(listed.values())} FROM {left} WHERE {where}) AS {alias}", renamed
         if shared:
@@ -357,7 +348,7 @@ class Translation:
 
     def full_join(self, left: str, right: str, left_scope: Scope, condition: str, scope: Scope) -> tuple[str, Scope]:
         """A left join, and the unmatched rows of the right."""
-        listed, renamed = export_scope(scope, alias := self.name("j"))
+        listed, renamed = sql_text.export_scope(scope, alias := self.name("j"))
         mine = {c.id for relation in left_scope.relations for c in relation.columns}
         kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
         missing = [

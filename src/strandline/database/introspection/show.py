@@ -82,7 +82,7 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
 def describe(stream: Stream) -> TextTable:
     """Description of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
-    facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
+    facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
         facts += _source_facts(stream) if not stream.name.startswith(SYSTEM) else ()
     else:
@@ -115,14 +115,14 @@ def _kind(stream: Stream) -> str:
     return "view" if stream.is_view else "stream from a query"
 
 
-def _typed(stream: Stream) -> list[tuple[str, Type]]:
+def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
         return list(stream.columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 
 
 def _columns(stream: Stream) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in _typed(stream))
+    return ", ".join(f"{name} {kind}" for name, kind in columns_of(stream))
 
 
 def _names(names: Iterable[str]) -> str:
