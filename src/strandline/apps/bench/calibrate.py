@@ -21,8 +21,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.apps.bench.data import START
-from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, TimedRun, bound, statistics_of
+from strandline.apps.bench.generated_streams import (
+    START,
+    GeneratedSource,
+    GeneratedStream,
+    TimedRun,
+    bound,
+    statistics_of,
+)
 from strandline.connectors.sources.base import open_source
 from strandline.core.durable import write_file
 from strandline.core.errors import StrandlineError

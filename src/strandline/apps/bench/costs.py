@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
 import pyarrow as pa
 from rich.console import Console
 
 from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bound, statistics_of
+from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
@@ -29,7 +30,9 @@ from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING
 from strandline.runtime.pipeline import RunningPipeline
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
+
 CLOSE: Final = 1.2  # the chosen plan may take so much longer than the best
 LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
 
@@ -262,18 +265,18 @@ def judged(name: str, plans: list[Figures]) -> Figures:
     }
 
 
-def run_costs(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
+def run_costs(bench: Bench) -> Figures:
+    """Equivalent plans of many query shapes: estimated and measured CPU and state."""
     verdicts = []
-    for name, shape in SHAPES.items():
-        if only and name not in only:
-            continue
-        verdict = judged(name, run_shape(shape, repeat))
-        say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
+    for name in bench.chosen(SHAPES):
+        verdict = judged(name, run_shape(SHAPES[name], bench.repeat))
+        bench.say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
         verdicts.append(verdict)
-    return verdicts
+    return {"bench": "costs", "shapes": verdicts, "same_answer": None}
 
 
-def report_costs(verdicts: list[Figures], console: Console) -> None:
+def report_costs(figures: Figures, console: Console) -> None:
+    verdicts = figures["shapes"]
     heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows")
     rows = []
     for verdict in verdicts:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, cast, get_args
+from typing import ClassVar, Final, cast, get_args
 
 import numpy as np
 import polars as pl
 
-from strandline.apps.bench.data import START
 from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
-from strandline.core.temporal import SECOND
+from strandline.core.temporal import SECOND, instant
 from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP, Type
 from strandline.logical.catalog import BaseStream, Catalog, SourceCall, StreamStatistics
 from strandline.logical.plan import Plan
@@ -29,6 +28,8 @@ from strandline.runtime.state.segments import State
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
+
+START: Final = instant("2024-01-01 00:00:00")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import strandline
-from strandline.apps.bench.measure import Cost, measured
+from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark_spark import SPARK, Alone
 from strandline.apps.console import print_table
 from strandline.connectors.sources.auctions import KINDS
@@ -30,7 +30,7 @@ from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.runtime.kernels.batch import FROM
 
 if TYPE_CHECKING:
-    from strandline.apps.bench.run import Bench, Figures
+    from strandline.apps.bench.run import Bench
 
 EVENTS: Final = 1_000_000
 RATE: Final = 10_000  # events of a second

@@ -8,20 +8,20 @@ the machine does not count.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from strandline.apps.bench.data import START
-from strandline.apps.bench.generated_streams import GeneratedStream, TimedRun, bound
+from strandline.apps.bench.generated_streams import START, GeneratedStream, TimedRun, bound
+from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
 from strandline.core.temporal import SECOND
 from strandline.planner.physical.lowering import choose
 from strandline.planner.stages import optimize
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
 
 ROWS_PER_S = 100_000  # of stream time, both streams together
 BATCH_ROWS = 100_000
@@ -77,18 +77,18 @@ def measure(family: Family, state: int, rows: int) -> Figures:
     }
 
 
-def run_operators(rows: int | None, repeat: int, say: Callable[[str], None]) -> list[Figures]:
-    """Each family at each size of state; of several runs the best counts."""
+def run_operators(bench: Bench) -> Figures:
+    """Throughput of each operator on one core as its state grows, relative to join and aggregate."""
     measurements: list[Figures] = []
     for name, family in FAMILIES.items():
         measure(family, STATES[0], BATCH_ROWS)  # the first use of a library does not count
         for state in STATES:
             gc.collect()
-            runs = [measure(family, state, rows or 1_000_000) for _ in range(repeat)]
+            runs = [measure(family, state, bench.rows or 1_000_000) for _ in range(bench.repeat)]
             figures = {"operator": name, **max(runs, key=lambda run: run["rows_per_s"])}
-            say(f"{name}, {state:,} rows in the window: {figures['rows_per_s']:,} rows/s per core")
+            bench.say(f"{name}, {state:,} rows in the window: {figures['rows_per_s']:,} rows/s per core")
             measurements.append(figures)
-    return _with_factors(measurements)
+    return {"bench": "operators", "operators": _with_factors(measurements), "same_answer": None}
 
 
 def _with_factors(measurements: list[Figures]) -> list[Figures]:
@@ -101,11 +101,12 @@ def _with_factors(measurements: list[Figures]) -> list[Figures]:
     return measurements
 
 
-def report_operators(measurements: list[Figures], console: Console) -> None:
+def report_operators(figures: Figures, console: Console) -> None:
     heads = ("operator", "window rows", "state rows", "rows/s per core", "results per row", "× join", "× aggregate")
     keys = ("window_rows", "state_rows", "rows_per_s", "results_per_row", "times_join", "times_aggregate")
     rows = [
-        (item["operator"], *("" if item[key] is None else f"{item[key]:,}" for key in keys)) for item in measurements
+        (item["operator"], *("" if item[key] is None else f"{item[key]:,}" for key in keys))
+        for item in figures["operators"]
     ]
     print_table(console, "operators", heads, rows, left=("operator",))
     console.print("× join: how many times as long as the join takes for a row; below 1 it is faster.")

@@ -5,21 +5,23 @@ The streams are like those of NEXMark, with clicks beside: most events are click
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
 
 from strandline.apps.bench.costs import as_written, measure, predicted_ms
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
+from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
 from strandline.planner.estimate import estimate
 from strandline.planner.physical.lowering import choose
 from strandline.planner.planner import PlanningInputs, plan_query
 from strandline.planner.prices import load_prices
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
 
 BIDS: Final = GeneratedStream("bids", 23_000, {"auction": 10_000, "bidder": 20_000}, ("price",))
 CLICKS: Final = GeneratedStream("clicks", 30_000, {"auction": 10_000, "person": 20_000}, ("seconds",))
@@ -86,25 +88,24 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     return figures | {"ratio": round(figures["text_ms"] / figures["chosen_ms"], 2), "same_answer": len(results) == 1}
 
 
-def run_orders(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
+def run_orders(bench: Bench) -> Figures:
+    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
     measurements = []
-    for name, question in QUESTIONS.items():
-        if only and name not in only:
-            continue
-        figures = {"query": name, **run_question(question, repeat)}
-        say(f"{name}: {figures['ratio']} times")
+    for name in bench.chosen(QUESTIONS):
+        figures = {"query": name, **run_question(QUESTIONS[name], bench.repeat)}
+        bench.say(f"{name}: {figures['ratio']} times")
         measurements.append(figures)
-    return measurements
+    return {"bench": "orders", "orders": measurements, "same_answer": None}
 
 
-def report_orders(measurements: list[Figures], console: Console) -> None:
+def report_orders(figures: Figures, console: Console) -> None:
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
     rows = [
         (
             item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
             f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),
         )
-        for item in measurements
+        for item in figures["orders"]
     ]  # fmt: skip
     print_table(console, "orders of joins", heads, rows, left=("query",))
     console.print("ms/s: CPU milliseconds per second of stream time, in one process; times: text by chosen")

@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
 import strandline
 from strandline.apps.bench.costs import report_costs, run_costs
-from strandline.apps.bench.data import declare, stream
-from strandline.apps.bench.measure import Cost, measured
+from strandline.apps.bench.generated_streams import START
+from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark import nexmark, report_nexmark
 from strandline.apps.bench.operators import report_operators, run_operators
 from strandline.apps.bench.orders import report_orders, run_orders
@@ -41,7 +42,6 @@ from strandline.database.query import Query
 from strandline.engines.spark.launcher.session import EmbeddedSpark, start
 from strandline.engines.spark.launcher.settings import SPARK_ALONE
 
-Figures = dict[str, Any]
 MEMORY = {"spark.driver.memory": "4g"}
 SPARK_STATE = {
     "spark.sql.shuffle.partitions": "2",
@@ -96,6 +96,10 @@ class Bench:
 
     def say(self, text: str) -> None:
         self.console.print(f"  {text}", markup=False, highlight=False)
+
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Those of the queries of a benchmark that were asked for; all of them by default."""
+        return [name for name in names if not self.queries or name in self.queries]
 
     def fresh(self, name: str) -> Path:
         """A new directory for one run."""
@@ -173,6 +177,29 @@ class Bench:
                     conf.unset(name)
                 else:
                     conf.set(name, old)
+
+
+def stream(directory: Path, seed: int, rows: int, rows_per_second: int, keys: int, files: int = 10) -> Path:
+    """A stream as Parquet files: time t, key k, value v; in order of time."""
+    directory.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(seed)
+    time = START + np.arange(rows, dtype=np.int64) * (SECOND // rows_per_second)
+    table = pa.table(
+        {
+            "t": pa.array(time).cast(pa.timestamp("us", tz="UTC")),
+            "k": draw.integers(0, keys, rows),
+            "v": draw.random(rows),
+        }
+    )
+    for number in range(files):
+        first, last = rows * number // files, rows * (number + 1) // files
+        pq.write_table(table.slice(first, last - first), directory / f"{number:03d}.parquet")
+    return directory
+
+
+def declare(name: str, directory: Path) -> str:
+    """The statement that declares such a stream."""
+    return f"CREATE STREAM {name} (t TIMESTAMP, k BIGINT, v DOUBLE) SOURCE file('{directory}/*.parquet') ORDERED BY t;"
 
 
 def results(directory: Path) -> pl.DataFrame:
@@ -360,59 +387,6 @@ def _grown(bench: Bench, seconds: int) -> Figures:
     return figures | {"us_per_row": round(figures["seconds"] * 1e6 / (2 * rows), 3)}
 
 
-def operators(bench: Bench) -> Figures:
-    """Throughput of each operator on one core as its state grows, relative to join and aggregate."""
-    return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
-
-
-def costs(bench: Bench) -> Figures:
-    """Equivalent plans of many query shapes: estimated and measured CPU and state."""
-    return {"bench": "costs", "shapes": run_costs(bench.repeat, bench.say, bench.queries), "same_answer": None}
-
-
-def orders(bench: Bench) -> Figures:
-    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
-    return {"bench": "orders", "orders": run_orders(bench.repeat, bench.say, bench.queries), "same_answer": None}
-
-
-def shedding(bench: Bench) -> Figures:
-    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
-    figures = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
-    return {"bench": "shedding", "shedding": figures, "same_answer": None}
-
-
-BENCHES: dict[str, Callable[[Bench], Figures]] = {
-    "join": join,
-    "aggregate": aggregate,
-    "filter": filter_,
-    "latency": latency,
-    "growth": growth,
-    "operators": operators,
-    "costs": costs,
-    "orders": orders,
-    "shedding": shedding,
-    "nexmark": nexmark,
-}
-
-
-def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
-    if name != "all" and name not in BENCHES:
-        raise StrandlineError(
-            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
-        )
-    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    bench = Bench(directory, rows, repeat, console, queries)
-    try:
-        measurements = []
-        for item in BENCHES if name == "all" else [name]:
-            console.print(f"{item}: {BENCHES[item].__doc__}", markup=False, highlight=False)
-            measurements.append(BENCHES[item](bench))
-        return measurements
-    finally:
-        bench.close()
-        shutil.rmtree(directory, ignore_errors=True)
-
-
 def _compared(name: str, rows: int, ours: Figures, theirs: Figures, same: bool, more: Figures) -> Figures:
     return {
         "bench": name,
@@ -430,30 +404,14 @@ def _rounded(figures: Figures) -> Figures:
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-def report(measurements: list[Figures], console: Console) -> None:
-    for figures in measurements:
-        match figures["bench"]:
-            case "operators":
-                report_operators(figures["operators"], console)
-            case "costs":
-                report_costs(figures["shapes"], console)
-            case "shedding":
-                report_shedding(figures["shedding"], console)
-            case "orders":
-                report_orders(figures["orders"], console)
-            case "nexmark":
-                report_nexmark(figures, console)
-            case name:
-                _report_sides(name, figures, console)
-
-
-def _report_sides(name: str, figures: Figures, console: Console) -> None:
+def report_sides(figures: Figures, console: Console) -> None:
+    """A line for each run, of ours and of plain Spark."""
     sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
     sides = sides + figures.get("with SLIDE", [])
     sides += [figures["spark"]] if "spark" in figures else []
     keys = list(dict.fromkeys(key for side in sides for key in side))
     rows = [[_cell(side.get(key)) for key in keys] for side in sides]
-    print_table(console, name, [key.replace("_", " ") for key in keys], rows, left=("what",))
+    print_table(console, figures["bench"], [key.replace("_", " ") for key in keys], rows, left=("what",))
     if "ratio" in figures:
         console.print(f"strandline / spark: {figures['ratio']} times; same result: {figures['same_answer']}")
     if "ratio_p50" in figures:
@@ -462,3 +420,42 @@ def _report_sides(name: str, figures: Figures, console: Console) -> None:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console], None]]] = {
+    "join": (join, report_sides),
+    "aggregate": (aggregate, report_sides),
+    "filter": (filter_, report_sides),
+    "latency": (latency, report_sides),
+    "growth": (growth, report_sides),
+    "operators": (run_operators, report_operators),
+    "costs": (run_costs, report_costs),
+    "orders": (run_orders, report_orders),
+    "shedding": (run_shedding, report_shedding),
+    "nexmark": (nexmark, report_nexmark),
+}
+
+
+def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
+    if name != "all" and name not in BENCHES:
+        raise StrandlineError(
+            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+        )
+    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
+    bench = Bench(directory, rows, repeat, console, queries)
+    try:
+        measurements = []
+        for item in BENCHES if name == "all" else [name]:
+            run, _ = BENCHES[item]
+            console.print(f"{item}: {run.__doc__}", markup=False, highlight=False)
+            measurements.append(run(bench))
+        return measurements
+    finally:
+        bench.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def report(measurements: list[Figures], console: Console) -> None:
+    for figures in measurements:
+        _, show = BENCHES[figures["bench"]]
+        show(figures, console)

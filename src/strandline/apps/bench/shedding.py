@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 import numpy as np
@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 import strandline
+from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
 from strandline.connectors.sinks import Parquet
 from strandline.connectors.sources.base import open_source
@@ -36,7 +37,9 @@ from strandline.shedding.load_model import SheddingModel
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
+
 Say = Callable[[str], None]
 
 RATES: Final = {"a": 8_000.0, "b": 8_000.0, "c": 160_000.0}  # rows per second, times the scale that is searched for
@@ -55,8 +58,9 @@ TEXT: Final = (
 )
 
 
-def run_shedding(spark: SparkSession, directory: Path, seconds: int, say: Say) -> Figures:
-    """Capacity, and the three ways through twice as much."""
+def run_shedding(bench: Bench) -> Figures:
+    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
+    spark, directory, seconds, say = bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say
     scale = _capacity(spark, directory, say)
     say(f"capacity: {scale:.2f} times {', '.join(f'{n} {r:,.0f}' for n, r in RATES.items())} rows per second")
     best = optimum(scale)
@@ -69,7 +73,8 @@ def run_shedding(spark: SparkSession, directory: Path, seconds: int, say: Say) -
     sides = [run("without shedding", allow=""), run("with shedding")]
     with _cheapest_plan():
         sides.append(run("from the cheapest plan"))
-    return {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": sides}
+    shedding = {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": sides}
+    return {"bench": "shedding", "shedding": shedding, "same_answer": None}
 
 
 def optimum(scale: float) -> float:
@@ -221,11 +226,12 @@ def _cheapest_plan() -> Iterator[None]:
 
 
 def report_shedding(figures: Figures, console: Console) -> None:
-    sides = figures["sides"]
+    shedding = figures["shedding"]
+    sides = shedding["sides"]
     rows = [[f"{value:,}" if isinstance(value, int | float) else value for value in side.values()] for side in sides]
     heads = [key.replace("_", " ") for key in sides[0]]
     print_table(console, "shedding, twice the capacity", heads, rows, left=("what", "kept", "after it"))
-    scale, best = figures["capacity_scale"], figures["optimum_per_s"]
+    scale, best = shedding["capacity_scale"], shedding["optimum_per_s"]
     rates = ", ".join(f"{name} {scale * rate:,.0f}" for name, rate in RATES.items())
     console.print(
         f"capacity: {rates} rows per second; optimum of the model at twice as many: {best:,} results per second"
