@@ -123,10 +123,10 @@ def run(
         if not take_over:
             refuse_busy_checkpoints(statements, out.absolute(), checkpoint)
         began = time.monotonic()
-        with status("starting") as spinner:
-            database.warm(spinner.update)
+        with status("starting") as show_phase:
+            database.warm(show_phase)
             show_log(database.log_file)
-            spinner.update("planning")
+            show_phase("planning")
             queries = start_script(database, statements, out.absolute(), checkpoint)
         try:
             await_all(queries)
@@ -208,10 +208,8 @@ def verify(
     text = _read(script)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows}
     with _connect(engine, allow, **options) as ours, judge(database, dsn) as theirs:
-        with status("running") as spinner:
-            verdicts = verify_script(
-                ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
-            )
+        with status("running") as show_phase:
+            verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=show_phase)
         say(render(verdicts, theirs.dialect.name))
     if code := exit_code(verdicts):
         raise typer.Exit(code)
@@ -382,8 +380,8 @@ def calibrate(
     from strandline.apps.bench.calibrate import calibrate as measure
     from strandline.apps.bench.calibrate import show, write
 
-    with status("measuring") as spinner:
-        prices = measure(lambda what: spinner.update(f"measuring: {what}"))
+    with status("measuring") as show_phase:
+        prices = measure(lambda what: show_phase(f"measuring: {what}"))
     path = write(prices, out)
     say(f"{show(prices)}\nwritten to {path}")
 

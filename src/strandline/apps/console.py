@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
-from rich.status import Status
 from rich.table import Table
 
 from strandline.core.errors import printable
@@ -37,24 +36,14 @@ def say(text: str) -> None:
     out_console.print(text, markup=False, soft_wrap=True)
 
 
-class Spinner:
-    """Shows the present phase; silent without a terminal."""
-
-    def __init__(self, shown: Status | None) -> None:
-        self._shown = shown
-
-    def update(self, text: str) -> None:
-        if self._shown is not None:
-            self._shown.update(escape(text))
-
-
 @contextmanager
-def status(text: str) -> Iterator[Spinner]:
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """Show the present phase with a spinner; gives a function that shows another. Silent without a terminal."""
     if not err_console.is_terminal:
-        yield Spinner(None)
+        yield lambda phase: None
         return
-    with err_console.status(escape(text)) as shown:
-        yield Spinner(shown)
+    with err_console.status(escape(text)) as spinner:
+        yield lambda phase: spinner.update(escape(phase))
 
 
 def show_log(path: Path | None) -> None:
@@ -81,11 +70,11 @@ def await_all(queries: Sequence[Query]) -> None:
     from strandline.database.introspection.progress_meter import ProgressMeter
 
     meter = ProgressMeter(queries)
-    with status("first batch") as spinner:
+    with status("first batch") as show_phase:
         while not all(query.await_end(0.5 / len(queries)) for query in queries):
             meter.look()
             doing = meter.phase() or f"{meter.rows_in:,} rows in, {meter.rows_out:,} results"
-            spinner.update(" │ ".join(filter(None, (doing, meter.line()))))
+            show_phase(" │ ".join(filter(None, (doing, meter.line()))))
 
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:

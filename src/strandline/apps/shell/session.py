@@ -105,8 +105,8 @@ class Session:
                 self.tell_time(time.monotonic() - began)
                 continue
 
-            def begin(statement: ast.Statement = statement, began: float = began) -> SessionQuery:
-                return self.start(statement, began)
+            def begin(statement: ast.Statement = statement) -> SessionQuery:
+                return self.start(statement)
 
             if look and number == len(statements) - 1:
                 self.follow(self, begin, None)
@@ -114,14 +114,14 @@ class Session:
                 entry = begin()
                 self.say(f"{entry.label} is running")
 
-    def start(self, statement: ast.Statement, began: float) -> SessionQuery:
+    def start(self, statement: ast.Statement) -> SessionQuery:
         """Start the query of a statement, once the engine is there."""
         self.startup.engine()
         asked = time.monotonic()
         own = self.next_id()
         query = self.database.execute(statement, name=own)
         assert isinstance(query, Query), "its statement is a query"
-        return self.adopt(own, query, statement.text, asked - began)
+        return self.adopt(own, query, statement.text, asked)
 
     def start_named(self, name: str) -> SessionQuery:
         """Start the query behind a derived stream."""
@@ -129,11 +129,11 @@ class Session:
         asked = time.monotonic()
         query = self.database.query(name)
         stream = self.database.catalog.get(name)
-        return self.adopt(self.next_id(), query, getattr(stream, "text", name), time.monotonic() - asked)
+        return self.adopt(self.next_id(), query, getattr(stream, "text", name), asked)
 
-    def adopt(self, own: str, query: Query, text: str, waited: float) -> SessionQuery:
-        now = time.monotonic()
-        entry = SessionQuery(own, query, text, ProgressMeter([query]), natural_form(query), now - waited, now)
+    def adopt(self, own: str, query: Query, text: str, asked: float) -> SessionQuery:
+        meter, planned = ProgressMeter([query]), time.monotonic()
+        entry = SessionQuery(own, query, text, meter, natural_form(query), asked, planned)
         if isinstance(query.sink, Memory):
             entry.feed = ResultFollower(query)
         self.entries.append(entry)
@@ -227,9 +227,10 @@ class Session:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
         if isinstance(statement, ast.CreateSink):
             self.startup.engine()  # its query runs, and one engine is enough
+        asked = time.monotonic()
         result = self.database.execute(statement)
         if isinstance(result, Query):
-            self.say(f"{self.adopt(self.next_id(), result, statement.text, 0.0).label} is running")
+            self.say(f"{self.adopt(self.next_id(), result, statement.text, asked).label} is running")
             return
         match statement:
             case ast.CreateStreamAs(name):
