@@ -17,8 +17,8 @@ never collide with those of the database.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final, assert_never
 
 from strandline.apps.verify import sql_text
@@ -59,9 +59,10 @@ class TranslatedStage:
     ordered: bool
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Translation:
-    """Translates one query; `stages` are the tables that it needs, in order."""
+    """Translates one query, or a part of it at another place or instant; `stages` are the tables that it needs, in
+    order. All parts share the stages and the names that are taken."""
 
     world: Dataset
     place: NameScope
@@ -70,11 +71,10 @@ class Translation:
     now: str = INSTANT  # the instant that the part at hand is about
     stages: list[TranslatedStage] = field(default_factory=list)
     _staged: dict[int, TranslatedStage] = field(default_factory=dict)
-    _names: int = 0
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
+        return f"{prefix}{next(self._numbers)}"
 
     # ---- queries ---------------------------------------------------------------------------------------------------
 
@@ -94,34 +94,20 @@ class Translation:
             case ast.Ordered(inner, order, limit):
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
-                with self.at_place(self.place.inside(query)):
-                    return self.query(body, outer, ordered=ordered)
+                return replace(self, place=self.place.inside(query)).query(body, outer, ordered=ordered)
             case _:
                 assert_never(query)
 
-    @contextmanager
-    def at_place(self, scope: NameScope) -> Iterator[None]:
-        before, self.place = self.place, scope
-        yield
-        self.place = before
-
-    @contextmanager
-    def at_instant(self, now: str) -> Iterator[None]:
-        before, self.now = self.now, now
-        yield
-        self.now = before
-
-    def elsewhen(self, now: str, make: Callable[[], SqlText]) -> SqlText:
+    def elsewhen(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part at another instant, which may lie before the first row of all: then there is nothing."""
-        with self.at_instant(now):
-            body = make()
+        body = make(replace(self, now=now))
         begins = "FALSE" if self.origin is None else f"{now} >= {self.origin}"
         return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
-        before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
+        before = self.elsewhen(f"({self.now} - 1)", lambda earlier: earlier.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
@@ -224,26 +210,23 @@ class Translation:
                 shown, span = alias.name if alias else stream.name, (alias or name).span
                 if named is None:
                     assert isinstance(stream, BaseStream), "what has no query has rows"
-                    held = self.granular(granularity, lambda: self.base(stream, window))
+                    held = self.granular(granularity, lambda at: at.base(stream, window))
                     return self.entry(held, shown, stream.name, span, stream.time_column)
-
-                def derived() -> SqlText:
-                    with self.at_place(named.place):
-                        return self.derived(named.query, window, ordered, named.columns)
-
-                return self.entry(self.granular(granularity, derived), shown, stream.name, span)
+                there = replace(self, place=named.place)
+                held = there.granular(granularity, lambda at: at.derived(named.query, window, ordered, named.columns))
+                return self.entry(held, shown, stream.name, span)
             case ast.QueryTable(query, window, alias, granularity):
-                held = self.granular(granularity, lambda: self.derived(query, window, ordered, ()))
+                held = self.granular(granularity, lambda at: at.derived(query, window, ordered, ()))
                 return self.entry(held, alias.name, None, alias.span)
             case ast.Join():
                 return self.join(table)
             case _:
                 assert_never(table)
 
-    def granular(self, granularity: ast.Duration | None, make: Callable[[], SqlText]) -> SqlText:
+    def granular(self, granularity: ast.Duration | None, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part as it was at the last border of a granule."""
         if granularity is None:
-            return make()
+            return make(self)
         return self.elsewhen(sql_text.last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
@@ -262,8 +245,7 @@ class Translation:
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
             in_order = keeps_arrival_order(self.place.plan(query))
-            with self.at_instant(INSTANT):
-                body = self.query(query, ordered=in_order)
+            body = replace(self, now=INSTANT).query(query, ordered=in_order)
             made = TranslatedStage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
             self._staged[id(query)] = made
             self.stages.append(made)
