@@ -222,9 +222,9 @@ def why(
     debug: DebugOption = False,
 ) -> None:
     """Tell why a query of a run has no results: silent sources, time that stands still, operators without output."""
-    from strandline.database.introspection.diagnose import explain_why, read_diagnostics
+    from strandline.database.introspection.diagnose import explain_why, read_counters
 
-    say(explain_why(read_diagnostics(out, query)))
+    say(explain_why(read_counters(out, query)))
 
 
 @app.command(name="test")

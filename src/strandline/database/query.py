@@ -18,9 +18,9 @@ from strandline.connectors.sinks import Memory, Sink
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
-from strandline.database.introspection.diagnose import collect_diagnostics, explain_why
+from strandline.database.introspection.diagnose import explain_why
 from strandline.database.introspection.explain_analyze import analyzed
-from strandline.database.introspection.statistics import QueryStatistics, statistics_of
+from strandline.database.introspection.statistics import QueryCounters, QueryStatistics, statistics_of
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
@@ -296,7 +296,7 @@ class Query:
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
-        diagnosis = explain_why(collect_diagnostics(self.name, self._running.metrics))
+        diagnosis = explain_why(QueryCounters.of(self.name, self._running.metrics))
         return f"{self.name} waits for {self.waiting_for}\n{diagnosis}" if self.waiting_for else diagnosis
 
     def await_end(self, timeout: float | None = None) -> bool:
