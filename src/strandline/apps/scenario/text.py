@@ -165,7 +165,7 @@ class _Reader:
         if form is None:
             raise ScenarioError(f"invalid {word[0]}", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span)
         groups = form.groupdict()
-        name = _unquoted(groups.get("name"))
+        name = groups["name"].strip('"') if groups.get("name") else None
         time = groups.get("time")
         if lines and word[0] not in ("EVENTS", "EXPECT"):
             raise ScenarioError(f"{word[0]} has no rows", code="scenario", span=self._span(lines[0]))
@@ -249,7 +249,3 @@ def split_cells(text: str) -> list[str]:
         if not cell["bar"]:
             break
     return cells
-
-
-def _unquoted(name: str | None) -> str | None:
-    return name[1:-1] if name is not None and name.startswith('"') else name

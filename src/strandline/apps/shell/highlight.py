@@ -13,6 +13,7 @@ from strandline.apps.shell.inputs import readable_tokens, verb_of
 from strandline.apps.shell.words import KEYWORDS, functions
 from strandline.sql.lexer import Kind, Token
 
+_UNFINISHED = {"'": "class:text", "/": "class:comment"}  # by how it begins
 _BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number"}
 
 
@@ -35,7 +36,7 @@ def coloured(text: str) -> StyleAndTextTuples:
         pieces.append((_style(token, follows), text[token.span.start : token.span.end]))
         at = token.span.end
     pieces.append(("class:comment", text[at:stop]))
-    pieces.append((_unfinished(text[stop:]), text[stop:]))
+    pieces.append((_UNFINISHED.get(text[stop : stop + 1], ""), text[stop:]))
     return [piece for piece in pieces if piece[1]]
 
 
@@ -45,7 +46,3 @@ def _style(token: Token, follows: str) -> str:
             return "class:function"
         return "class:keyword" if token.keyword in KEYWORDS else ""
     return _BY_KIND.get(token.kind, "")
-
-
-def _unfinished(remaining: str) -> str:
-    return {"'": "class:text", "/": "class:comment"}.get(remaining[:1], "")
