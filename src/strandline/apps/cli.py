@@ -159,9 +159,7 @@ def shell(
     start_log(log, log_level)
     options = {"master": master, "checkpoint": checkpoint, "shards": shards, "batch_rows": batch_rows, "keep": keep}
     with _stoppable():
-        code = run_shell(Startup(_engine(engine), allow=Allow.parse(allow or ()), **options), init)
-    if code:
-        raise typer.Exit(code)
+        raise typer.Exit(run_shell(Startup(_engine(engine), allow=Allow.parse(allow or ()), **options), init))
 
 
 @app.command()
@@ -211,8 +209,7 @@ def verify(
         with status("running") as show_phase:
             verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=show_phase)
         say(render(verdicts, theirs.dialect.name))
-    if code := exit_code(verdicts):
-        raise typer.Exit(code)
+    raise typer.Exit(exit_code(verdicts))
 
 
 @app.command()

@@ -60,7 +60,7 @@ class Tail:
         over = self.entry is not None and not self.entry.query.is_running
         if self.error is None and not over:
             with self.session.startup.ending.screen(self._app), contextlib.suppress(EOFError):
-                self._app.run(pre_run=lambda: self._app.create_background_task(self._watch()))
+                self._app.run(pre_run=self._watch_along)
         if self.entry is None and self.error is None and self.session.startup.ready.is_set():
             worker.join()  # it is being planned: a moment
         self._given_up = True
@@ -82,6 +82,9 @@ class Tail:
             self.error = named_error(error)
 
     # ---- while it is shown -------------------------------------------------------------------------------------------
+
+    def _watch_along(self) -> None:
+        self._app.create_background_task(self._watch())
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
