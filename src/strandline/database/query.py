@@ -19,7 +19,7 @@ from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
 from strandline.database.introspection.diagnose import explain_why
-from strandline.database.introspection.explain_analyze import analyzed
+from strandline.database.introspection.explain import analyzed
 from strandline.database.introspection.statistics import QueryCounters, QueryStatistics, statistics_of
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph

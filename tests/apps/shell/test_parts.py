@@ -16,10 +16,9 @@ import strandline as sl
 from strandline.apps.shell.completion import Words
 from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.highlight import coloured
-from strandline.apps.shell.inputs import is_whole, split
+from strandline.apps.shell.inputs import KEYWORDS, is_whole, split
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Startup
-from strandline.apps.shell.words import KEYWORDS
 from strandline.core.temporal import FOREVER, instant
 from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
 from strandline.database.query import Query

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.apps.shell.graph import draw
+from strandline.apps.shell.inputs import functions
 from strandline.apps.shell.session import MOST_PRINTED, Session, SessionQuery
 from strandline.apps.shell.views import FORMS, Form
-from strandline.apps.shell.words import functions
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant

@@ -10,10 +10,9 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from strandline.apps.shell.commands import VERBS, Command
-from strandline.apps.shell.inputs import readable_tokens
+from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.views import FORMS
-from strandline.apps.shell.words import KEYWORDS, functions
 from strandline.database.introspection.show import columns_of
 from strandline.database.introspection.system_tables import TABLES, SystemTables
 from strandline.database.introspection.text import shorten_line

@@ -9,8 +9,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from strandline.apps.shell.inputs import readable_tokens, verb_of
-from strandline.apps.shell.words import KEYWORDS, functions
+from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens, verb_of
 from strandline.sql.lexer import Kind, Token
 
 _UNFINISHED = {"'": "class:text", "/": "class:comment"}  # by how it begins
