@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import strandline
-from strandline.apps.console import await_all, err_console, out_console, say, show_log, status, summary
+from strandline.apps.console import await_all, err_console, out_console, read_file, say, show_log, status, summary
 from strandline.core.errors import StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.log import start_log, write_log
@@ -111,7 +111,7 @@ def run(
     from strandline.database.query import stop_all
     from strandline.database.script import read_script, refuse_busy_checkpoints, start_script
 
-    text = _read(script)
+    text = read_file(script)
     start_log(log, log_level)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
     with _stoppable(), _connect(engine, allow, **options) as database:
@@ -173,7 +173,7 @@ def explain(
     from strandline.database.script import read_script
 
     with _connect("local", allow, shards=shards) as database:
-        statements = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+        statements = read_script(database, sys.stdin.read() if str(script) == "-" else read_file(script))
         for query in statements.queries:
             text = database.explain(replace(query, shedding=None))
             say(f"{query.name}\n{text}")
@@ -203,7 +203,7 @@ def verify(
     from strandline.apps.verify.script import verify as verify_script
 
     start_log(level=log_level)
-    text = _read(script)
+    text = read_file(script)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows}
     with _connect(engine, allow, **options) as ours, judge(database, dsn) as theirs:
         with status("running") as show_phase:
@@ -245,7 +245,7 @@ def play_scenarios(
     options = {"master": master, "shards": shards, "batch_rows": batch_rows}
     missed = False
     for path in files:
-        scenario = read_scenario(_read(path))
+        scenario = read_scenario(read_file(path))
         with _connect(engine, allow, **options) as database, status(f"playing {path}"):
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
@@ -402,13 +402,6 @@ def _words(error: Exception) -> str:
         return str(error)
     except Exception:
         return "no message"
-
-
-def _read(script: Path) -> str:
-    try:
-        return script.read_text()
-    except OSError as error:
-        raise StrandlineError(f"cannot read {script}", code="missing-script", detail=str(error)) from None
 
 
 def _engine(name: str) -> Literal["spark", "local"]:

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.segment import Segment
 from rich.table import Table
 
-from strandline.core.errors import printable
+from strandline.core.errors import StrandlineError, printable
 
 if TYPE_CHECKING:
     from strandline.database.query import Query
@@ -34,6 +34,14 @@ err_console: Final = SafeConsole(stderr=True, highlight=False)
 def say(text: str) -> None:
     """Print a text as it is, to standard output."""
     out_console.print(text, markup=False, soft_wrap=True)
+
+
+def read_file(path: Path) -> str:
+    """The text of a script or scenario."""
+    try:
+        return path.expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
 
 
 @contextmanager

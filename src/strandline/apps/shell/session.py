@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from rich.console import RenderableType
 
-from strandline.apps.console import SafeConsole
+from strandline.apps.console import SafeConsole, read_file
 from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.inputs import split, verb_of
 from strandline.apps.shell.startup import Startup
@@ -84,10 +85,7 @@ class Session:
 
     def read(self, path: Path) -> None:
         """Run the statements and dot commands of a file. Its queries run in the background."""
-        try:
-            text = path.expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
+        text = read_file(path)
         inputs = list(split(text))
         if any(verb_of(item) is not None for item in inputs):
             for item in inputs:
@@ -104,15 +102,10 @@ class Session:
                 self._at_once(statement)
                 self.tell_time(time.monotonic() - began)
                 continue
-
-            def begin(statement: ast.Statement = statement) -> SessionQuery:
-                return self.start(statement)
-
             if look and number == len(statements) - 1:
-                self.follow(self, begin, None)
+                self.follow(self, partial(self.start, statement), None)
             else:
-                entry = begin()
-                self.say(f"{entry.label} is running")
+                self.say(f"{self.start(statement).label} is running")
 
     def start(self, statement: ast.Statement) -> SessionQuery:
         """Start the query of a statement, once the engine is there."""
