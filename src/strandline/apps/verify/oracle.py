@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT
-from strandline.apps.verify.dataset import BaseTable, Dataset, NameScope, Times
+from strandline.apps.verify.dataset import BaseTable, Dataset, QueryUnderTest, Times
 from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.sql_text import SqlText
@@ -18,9 +18,9 @@ from strandline.apps.verify.translate import INSTANT, TranslatedStage, Translati
 from strandline.core.errors import SetupError
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.functions.oracles import Untranslatable
+from strandline.logical.schema import schema
 from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
-from strandline.sql import ast
 
 # Instants per statement: a database that pairs instants with rows needs memory for all pairs.
 INSTANTS_AT_ONCE: Final = 2_000
@@ -93,26 +93,18 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
 
 
 def results(
-    database: OracleDatabase,
-    world: Dataset,
-    scope: NameScope,
-    query: ast.Query,
-    columns: Schema,
-    instants: Times,
-    *,
-    apart: bool = False,
+    database: OracleDatabase, world: Dataset, question: QueryUnderTest, instants: Times, *, apart: bool = False
 ) -> pl.DataFrame:
-    """The oracle's result at each instant: the instant, then a column for each of `columns`.
+    """The oracle's result at each instant: the instant, then the columns of the query.
 
     One statement covers many instants, or, if `apart`, one: that is slower, but leaves the database nothing to
     rearrange between instants.
     """
-    for user in scope.catalog.functions.values():
+    for user in question.place.catalog.functions.values():
         database.bring(user)
-    translation = Translation(world, scope, database.dialect, world.origin(query, scope))
-    body = translation.query(query)
-    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))
-    body = translation.retyped(body, output_columns)
+    translation = Translation(world, question.place, database.dialect)
+    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(schema(question.plan), 1))
+    body = translation.retyped(translation.query(question.query), output_columns)
     for stage in translation.stages:
         _make(database, stage, apart)
     shape = (_TIME, *output_columns)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import polars as pl
 
-from strandline.apps.verify.check import QueryUnderTest, Verdict, check
-from strandline.apps.verify.dataset import NameScope, base_streams
+from strandline.apps.verify.check import Verdict, check
+from strandline.apps.verify.dataset import NameScope, QueryUnderTest, base_streams
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase

@@ -12,7 +12,8 @@ from typing import Final, TypeVar
 import numpy as np
 import polars as pl
 
-from strandline.apps.verify.check import QueryUnderTest, check
+from strandline.apps.verify.check import check
+from strandline.apps.verify.dataset import QueryUnderTest
 from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded
 from strandline.database.run_in_memory import run_in_memory

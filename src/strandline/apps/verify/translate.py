@@ -27,7 +27,6 @@ from strandline.apps.verify.dialect import Aggregated, Dialect
 from strandline.apps.verify.instants import occasions
 from strandline.apps.verify.sql_text import SqlText, sort_direction
 from strandline.core.errors import Span
-from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.functions.aggregates import AggregateFunction
 from strandline.functions.signatures import meet
@@ -67,7 +66,6 @@ class Translation:
     world: Dataset
     place: NameScope
     dialect: Dialect
-    origin: Instant | None  # of the whole query
     now: str = INSTANT  # the instant that the part at hand is about
     stages: list[TranslatedStage] = field(default_factory=list)
     _staged: dict[int, TranslatedStage] = field(default_factory=dict)
@@ -101,7 +99,7 @@ class Translation:
     def elsewhen(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part at another instant, which may lie before the first row of all: then there is nothing."""
         body = make(replace(self, now=now))
-        begins = "FALSE" if self.origin is None else f"{now} >= {self.origin}"
+        begins = "FALSE" if self.world.begins is None else f"{now} >= {self.world.begins}"
         return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> SqlText:
