@@ -114,8 +114,10 @@ class _Clock:
 
 def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
     """Sorted by ORDER BY, where the result has its columns; then by all columns, so that rows stay in place."""
-    order = {column: (descending, nulls_last) for column, descending, nulls_last in _asked_order(query)}
-    order |= {c.id: (False, True) for c in query.columns if c.id not in order and c.type.element is None}
+    order: dict[str, tuple[bool, bool]] = {}
+    remaining = ((c.id, False, True) for c in query.columns if c.type.element is None)
+    for column, is_descending, puts_nulls_last in (*_asked_order(query), *remaining):
+        order.setdefault(column, (is_descending, puts_nulls_last))
     if not order:
         return frame
     descending, nulls_last = map(list, zip(*order.values(), strict=True))
