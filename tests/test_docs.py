@@ -46,7 +46,7 @@ from strandline.apps.scenario.text import read_scenario
 from strandline.apps.shell.commands import VERBS
 from strandline.apps.shell.inputs import split
 from strandline.apps.shell.session import Session
-from strandline.apps.shell.startup import Options, Startup
+from strandline.apps.shell.startup import Startup
 from strandline.connectors.registry import connectors
 from strandline.connectors.sinks import Memory, known_sinks
 from strandline.connectors.sinks.parquet_parts import open_result_writer
@@ -282,7 +282,7 @@ def run_shell(text: str) -> str:
     """What the shell prints for these inputs where its output is not a terminal."""
     printed = io.StringIO()
     with workplace(), sl.connect(engine="local") as database:
-        startup = Startup(Options(engine="local"))
+        startup = Startup(engine="local")
         startup.ready.set()
         session = Session(database, startup)
         session.console = SafeConsole(file=printed, width=100, highlight=False)

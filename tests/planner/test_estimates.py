@@ -9,8 +9,7 @@ import polars as pl
 import pytest
 
 from strandline.apps.bench.calibrate import QUERIES, Setting, _pipeline, nonnegative
-from strandline.apps.bench.data import START
-from strandline.apps.bench.generated_streams import GeneratedStream, TimedRun, bound, statistics_of
+from strandline.apps.bench.generated_streams import START, GeneratedStream, TimedRun, bound, statistics_of
 from strandline.core.temporal import SECOND
 from strandline.planner.cardinality import LONGEST, StreamProfile, grouped, unique
 from strandline.planner.compaction import foreseen

@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.apps.papers import ayad_naughton as paper
-from strandline.apps.papers import selections
-from strandline.apps.papers.selections import Selection
 from strandline.planner.joins.rates import (
     JoinCosts,
     JoinInput,
@@ -154,14 +152,6 @@ def test_trees_are_all_and_each_once() -> None:
     assert [len(set(trees(n, "left-deep"))) for n in (2, 3, 4, 5)] == [1, 3, 12, 60]
     assert all(mask_of(tree) == 0b1111 for tree in trees(4, "bushy"))
     assert list(members(0b1011)) == [0, 1, 3]
-
-
-@given(st.lists(st.builds(Selection, st.floats(1e-6, 1e-2), st.floats(0, 1)), min_size=1, max_size=5), st.randoms())
-def test_no_order_of_selections_is_cheaper(found: list[Selection], random: object) -> None:
-    best = selections.load(1000.0, selections.in_best_order(found))
-    random.shuffle(found)  # type: ignore[attr-defined]
-    assert best <= selections.load(1000.0, found) * (1 + 1e-9)
-    assert selections.load(1000.0 * selections.kept_share(1000.0, found), found) <= 1 + 1e-9
 
 
 # What the paper states.
