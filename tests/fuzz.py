@@ -26,13 +26,14 @@ import user_functions as users
 from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
-from strandline.apps.verify.dataset import NameScope
+from strandline.apps.verify.dataset import NameScope, QueryUnderTest
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.report import render
 from strandline.apps.verify.server import temporary_server
+from strandline.apps.verify.shrink import smallest_failing
 from strandline.core.errors import SetupError
 from strandline.core.types import Column
 from strandline.logical.catalog import Catalog
@@ -89,7 +90,7 @@ def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool
         tally.instants[name] += verdict.instants
         tally.answered[name] += verdict.answered
         if not verdict.equal:
-            small = judged.smallest_failing(database, bound, streams)
+            small = smallest_failing(database, bound, streams)
             verdict = replace(verdict, smallest=small)
             text = script(asked, small or streams)
             tally.wrong.append(f"seed {seed}: {render([verdict], name)}\n{text}\n{cuts}")
@@ -99,7 +100,7 @@ def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
 
 
-def bound_question(asked: Question) -> judged.QueryUnderTest:
+def bound_question(asked: Question) -> QueryUnderTest:
     catalog = Catalog()
     users.bring(catalog)
     for stream in asked.streams:
@@ -114,7 +115,7 @@ def bound_question(asked: Question) -> judged.QueryUnderTest:
             case ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.Allowing():
                 raise AssertionError(f"no question has {statement}")
             case _:
-                return judged.QueryUnderTest("query", statement, place.plan(statement), place)
+                return QueryUnderTest("query", statement, place.plan(statement), place)
     raise AssertionError(f"no query in {asked.text}")
 
 

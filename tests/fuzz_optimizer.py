@@ -25,12 +25,11 @@ from strandline.logical.plan import Join, Plan
 from strandline.logical.reference.interpreter import RawStreams, bag, change_instants, snapshots
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, walk, with_sources
-from strandline.planner.alternatives import ALTERNATIVES, neighbours, ways
+from strandline.planner.alternatives import ALTERNATIVES, neighbours
 from strandline.planner.join_order import JoinGraph, cluster_of, in_order, rebuilt
 from strandline.planner.joins.rates import Tree
-from strandline.planner.rewrite import RewriteStage, Rule, run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING
+from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING, RewriteStage, Rule, run_to_fixpoint
 from strategies import Question, question
 from support import assert_exact, bind, raw, run_plan
 
@@ -46,10 +45,7 @@ STAGES = (NEEDLESS, FILTERS, MAPS, SHARING)
 # Those of the stages, too, one at a time.
 STEPWISE = (
     *ALTERNATIVES,
-    *map(
-        ways,
-        {rule.__name__: rule for stage in STAGES for rule in stage.rules if rule.__name__ not in IN_SPACE}.values(),
-    ),
+    *{rule.__name__: rule for stage in STAGES for rule in stage.rules if rule.__name__ not in IN_SPACE}.values(),
 )
 RULES = tuple(dict.fromkeys((*(rule.__name__ for rule in ALTERNATIVES),
                              *(rule.__name__ for stage in STAGES for rule in stage.rules),

@@ -46,7 +46,7 @@ from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
 from strandline.runtime.operators.base import Operator, Watermark
@@ -373,7 +373,7 @@ class Answer:
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
-    pipeline = choose([("q", optimize(plan) if optimised else plan)], [s.declared for s in streams], cut.shards)
+    pipeline = lower("q", optimize(plan) if optimised else plan, [s.declared for s in streams], cut.shards)
     answer = Answer()
     tables: list[pa.Table] = []
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))

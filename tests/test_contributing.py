@@ -142,7 +142,7 @@ def test_the_command_for_a_function_passes(function_tree: Path) -> None:
 
 EXPLAINED = """
 import strandline as sl
-from strandline.apps.shell.words import functions
+from strandline.apps.shell.inputs import functions
 
 with sl.connect(engine="local") as database:
     database.sql("CREATE STREAM s (x VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts WITH (rate = 1000000)")

@@ -46,12 +46,11 @@ from strandline.apps.scenario.text import read_scenario
 from strandline.apps.shell.commands import VERBS
 from strandline.apps.shell.inputs import split
 from strandline.apps.shell.session import Session
-from strandline.apps.shell.startup import Options, Startup
+from strandline.apps.shell.startup import Startup
 from strandline.connectors.registry import connectors
 from strandline.connectors.sinks import Memory, known_sinks
 from strandline.connectors.sinks.parquet_parts import open_result_writer
-from strandline.connectors.sinks.sql_table import TableSink
-from strandline.connectors.sources.base import open_source
+from strandline.connectors.sources.base import known_sources, open_source
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.core.types import BIGINT
@@ -65,7 +64,7 @@ from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.planner.alternatives import ALTERNATIVES
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import optimize
@@ -283,7 +282,7 @@ def run_shell(text: str) -> str:
     """What the shell prints for these inputs where its output is not a terminal."""
     printed = io.StringIO()
     with workplace(), sl.connect(engine="local") as database:
-        startup = Startup(Options(engine="local"))
+        startup = Startup(engine="local")
         startup.ready.set()
         session = Session(database, startup)
         session.console = SafeConsole(file=printed, width=100, highlight=False)
@@ -338,7 +337,7 @@ def walk() -> Walk:
         bound = bind_query(create.query, database.catalog)
         better = optimize(bound)
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
-        pipeline = choose([("volume", better)], streams, 2)
+        pipeline = lower("volume", better, streams, 2)
         return Walk(text, create.query, bound, better, pipeline, run_batches(pipeline))
 
 
@@ -749,21 +748,16 @@ def test_no_table_is_broken(page: Path) -> None:
     assert broken_tables(page.read_text()) == []
 
 
-def connector_options(folder: Path, base: str) -> dict[str, dict[str, object]]:
-    """Each source or sink with its options and their defaults, read from its code."""
-    found: dict[str, dict[str, object]] = {}
-    for path in sorted(folder.glob("*.py")):
-        options: dict[str, object] = {}
-        is_source = False
-        for node in ast.walk(ast.parse(path.read_text())):
+def connector_options(connector: type) -> dict[str, object]:
+    """The options of a source or sink and their defaults, read from its code and from that of its base classes."""
+    options: dict[str, object] = {}
+    modules = {base.__module__ for base in connector.__mro__ if base.__module__.startswith("strandline.")}
+    for module in sorted(modules):
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
             match node:
-                case ast.ClassDef(bases=[ast.Name(kind)]) if kind in (base, f"Table{base}"):
-                    is_source = True
                 case ast.Call(ast.Attribute(_, "option"), [ast.Constant(str(name)), _, ast.Constant(default)], _):
                     options[name] = default
-        if is_source:
-            found[path.stem] = options
-    return found
+    return options
 
 
 def check_options(page: str, name: str, options: dict[str, object]) -> None:
@@ -776,19 +770,15 @@ def check_options(page: str, name: str, options: dict[str, object]) -> None:
 
 
 def test_every_source_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "connectors" / "sources", "Source")
-    assert {"file", "rows", "rate"} <= set(known)
-    for source, options in known.items():
-        check_options(LANGUAGE.read_text(), source, options)
+    assert {"token", "path", "max_backlog"} <= set(connector_options(known_sources()["http"]))
+    for name, source in known_sources().items():
+        check_options(LANGUAGE.read_text(), name, connector_options(source))
 
 
 def test_every_sink_option_has_its_row() -> None:
-    known = connector_options(SOURCE / "connectors" / "sinks", "Sink")
-    shared = known.pop("sql_table")
-    assert set(known) == set(known_sinks())
-    for sink, options in known.items():
-        of_tables = shared if issubclass(known_sinks()[sink], TableSink) else {}
-        check_options((ROOT / "docs" / "connectors.md").read_text(), sink, options | of_tables)
+    assert {"password", "shows"} <= set(connector_options(known_sinks()["postgresql"]))
+    for name, sink in known_sinks().items():
+        check_options((ROOT / "docs" / "connectors.md").read_text(), name, connector_options(sink))
 
 
 def test_types_and_units_have_their_place() -> None:

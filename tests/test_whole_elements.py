@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.core.temporal import FOREVER, instant
 from strandline.core.types import INT, Type
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import has_whole_elements
 from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrange, arrange_intervals, arrivals, bind, cuts, examples, run_plan
@@ -45,7 +45,7 @@ IN_PIECES = [
 def is_whole(text: str) -> bool:
     streams = [arrange("s", COLUMNS, [], 0), arrange_intervals("w", COLUMNS, [], 0)]
     plan = optimize(bind(text, streams))
-    return has_whole_elements(choose([("q", plan)], [stream.declared for stream in streams], 2), "q")
+    return has_whole_elements(lower("q", plan, [stream.declared for stream in streams], 2), "q")
 
 
 @pytest.mark.parametrize("text", WHOLE)

@@ -44,6 +44,7 @@ ALLOWED = {
     ("src/strandline/core/security/kafka.py", "heartbeat"),  # an option of Kafka
     ("src/strandline/core/security/allow.py", "bucket"),  # of an object store
     ("src/strandline/functions/mathematics.py", "bucket"),  # width_bucket
+    ("src/strandline/apps/verify/duckdb_helpers.py", "bucket"),  # the same in DuckDB
     ("src/strandline/apps/verify/postgresql_helpers.py", "bucket"),  # the same in PostgreSQL
     ("src/strandline/apps/verify/server.py", "nobody"),  # a user of Unix
     ("src/strandline/apps/cli.py", "buckets"),  # --buckets, another name of --shards

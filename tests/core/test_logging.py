@@ -164,8 +164,8 @@ def test_batches_that_a_restart_runs_again_are_named(
         (tmp_path / DIRECTORY).mkdir()
         (tmp_path / DIRECTORY / f"{repaired}.json").touch()
     last = None if offset is None else SimpleNamespace(batch=offset)
-    verified: Any = SimpleNamespace(chain=SimpleNamespace(path=tmp_path), last_offset=last, is_committed=committed)
-    assert show_replay(verified) == expected
+    chain: Any = SimpleNamespace(path=tmp_path, last_offset=last, is_committed=committed)
+    assert show_replay(chain) == expected
 
 
 def test_a_batch_that_is_delivered_again_says_so(file: Path, lines: Lines) -> None:
@@ -189,6 +189,7 @@ def test_a_changed_share_is_logged_once(lines: Lines) -> None:
     model: Any = SimpleNamespace(
         streams=frozenset({"s"}),
         load=lambda rates, now, held: 10.0 * now["s"],
+        full_load=lambda rates: 10.0,
         optimal_rates=lambda rates, part, least: {"s": max(part, least)},
         window=lambda stream: 1.0,
     )

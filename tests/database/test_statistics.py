@@ -94,7 +94,7 @@ def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database
     pipeline = database.sql(GROUPED).pipeline
 
     def resumed() -> RunningPipeline:
-        return RunningPipeline(pipeline, verified=verify_chain(tmp_path, Lease.acquire(tmp_path, take_over=True)))
+        return RunningPipeline(pipeline, chain=verify_chain(tmp_path, Lease.acquire(tmp_path, take_over=True)))
 
     def message(seconds: float) -> list[Message]:
         counts = {"passed": [1], "rows": [0], "bytes": [0], "seconds": [seconds]}

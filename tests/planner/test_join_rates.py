@@ -10,8 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.apps.papers import ayad_naughton as paper
-from strandline.apps.papers import selections
-from strandline.apps.papers.selections import Selection
 from strandline.planner.joins.rates import (
     JoinCosts,
     JoinInput,
@@ -23,7 +21,7 @@ from strandline.planner.joins.rates import (
     members,
     output_rate,
 )
-from strandline.planner.joins.search import best_plan, cheapest_tree, consider, heuristic, ranked, trees
+from strandline.planner.joins.search import best_plan, cheapest_tree, heuristic, ranked, trees
 from strandline.planner.joins.shedding import shed
 from support import examples
 
@@ -69,7 +67,6 @@ def test_what_flows_out_does_not_depend_on_the_plan(query: JoinQuery) -> None:
             state[left | right] = factor * state[left] * state[right]
         every = query.everything
         assert rate[every] == pytest.approx(output_rate(query, every, np.ones(query.size)))
-        assert state[every] == pytest.approx(query.flows.state[every])
 
 
 @given(queries(), st.lists(st.floats(0, 1), min_size=4, max_size=4))
@@ -127,9 +124,8 @@ def test_thinned_streams_by_time_carry_the_same_load(query: JoinQuery, part: flo
 @settings(max_examples=40)
 def test_the_cheapest_plan_is_the_cheapest_of_all(query: JoinQuery) -> None:
     whole = np.ones(query.size)
-    for shape in ("bushy", "left-deep"):
-        loads = [JoinLoad.of(query, tree).at(whole) for tree in trees(query.size, shape)]
-        assert JoinLoad.of(query, cheapest_tree(query, shape)).at(whole) == pytest.approx(min(loads))
+    loads = [JoinLoad.of(query, tree).at(whole) for tree in trees(query.size, "bushy")]
+    assert JoinLoad.of(query, cheapest_tree(query)).at(whole) == pytest.approx(min(loads))
 
 
 @given(queries(), st.floats(0.05, 3))
@@ -137,17 +133,17 @@ def test_the_cheapest_plan_is_the_cheapest_of_all(query: JoinQuery) -> None:
 def test_the_best_plan_keeps_up_if_any_does_and_gives_the_most_if_none(query: JoinQuery, part: float) -> None:
     cheapest = JoinLoad.of(query, cheapest_tree(query)).at(np.ones(query.size))
     best = best_plan(query, part * cheapest)
-    assert best.feasible == (part >= 1)
-    if not best.feasible:
+    assert best.shedding.whole == (part >= 1)
+    if not best.shedding.whole:
         assert best.shedding.output >= max(c.shedding.output for c in ranked(query, part * cheapest)) * (1 - 1e-6)
 
 
 @given(queries(st.just("rows"), most=5), st.floats(1.0, 3.0))
 @settings(max_examples=40)
 def test_the_heuristic_finds_the_best_left_deep_plan_if_one_keeps_up(query: JoinQuery, part: float) -> None:
-    cheapest = JoinLoad.of(query, cheapest_tree(query, "left-deep")).at(np.ones(query.size))
+    cheapest = min(JoinLoad.of(query, tree).at(np.ones(query.size)) for tree in trees(query.size, "left-deep"))
     found = heuristic(query, part * cheapest)
-    assert found.feasible
+    assert found.shedding.whole
     assert found.load == pytest.approx(cheapest)
 
 
@@ -156,14 +152,6 @@ def test_trees_are_all_and_each_once() -> None:
     assert [len(set(trees(n, "left-deep"))) for n in (2, 3, 4, 5)] == [1, 3, 12, 60]
     assert all(mask_of(tree) == 0b1111 for tree in trees(4, "bushy"))
     assert list(members(0b1011)) == [0, 1, 3]
-
-
-@given(st.lists(st.builds(Selection, st.floats(1e-6, 1e-2), st.floats(0, 1)), min_size=1, max_size=5), st.randoms())
-def test_no_order_of_selections_is_cheaper(found: list[Selection], random: object) -> None:
-    best = selections.load(1000.0, selections.in_best_order(found))
-    random.shuffle(found)  # type: ignore[attr-defined]
-    assert best <= selections.load(1000.0, found) * (1 + 1e-9)
-    assert selections.load(1000.0 * selections.kept_share(1000.0, found), found) <= 1 + 1e-9
 
 
 # What the paper states.
@@ -214,4 +202,4 @@ def test_a_query_over_eight_streams_is_decided_quickly() -> None:
     pairs = {frozenset((i, i + 1)): 0.001 for i in range(7)}
     query = JoinQuery(inputs, pairs, JoinCosts(1e-6, 1e-7), frozenset(pairs))
     best = best_plan(query)
-    assert best.load <= consider(query, cheapest_tree(query, "left-deep")).load
+    assert best.load <= heuristic(query).load

@@ -8,7 +8,7 @@ from strandline.core.types import INT, TIMESTAMP
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import Catalog
 from strandline.logical.reference.interpreter import Element
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.planner.unbounded_state import growing_state
 from strandline.runtime.pipeline import RunningPipeline
@@ -126,7 +126,7 @@ def state_rows(text: str) -> tuple[list[str], list[int]]:
     statement = parse_one(text)
     assert isinstance(statement, ast.Query)
     plan = optimize(bind_query(statement, catalog))
-    pipeline = choose([("q", plan)], [S.declared, STAY.declared], 2)
+    pipeline = lower("q", plan, [S.declared, STAY.declared], 2)
     sources = {
         s.name: MemorySource(s, [PER_BATCH] * BATCHES) for s in (S, STAY) if s.name in pipeline.queries[0].streams
     }

@@ -14,8 +14,8 @@ from strandline.planner.physical import plan as physical
 
 CASES = read_plan_cases()
 
-# An exchange becomes the route between two fragments; pieces are joined by the benchmark that measures what that costs.
-NEVER_IN_A_PLAN = {physical.Exchange, physical.Coalesce}
+# An exchange becomes the route between two fragments.
+NEVER_IN_A_PLAN = {physical.Exchange}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

@@ -21,7 +21,7 @@ from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, Catalog, SourceCall
 from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import frame_schema
 from strandline.runtime.offsets import OffsetPlanner, SourceOffset, SourceOffsets, plan_splits
@@ -122,7 +122,7 @@ def test_the_time_goes_through_the_offset_log() -> None:
     before, after = batches([2, 2], [7 * SECOND, 9 * SECOND])[:2]
     again = {name: SourceOffset.from_json(position.to_json()) for name, position in after.items()}
     assert plan_splits(before, again) == plan_splits(before, after)
-    assert [piece.arrived for piece in plan_splits(before, again)] == [7 * SECOND]
+    assert [piece.after.arrived for piece in plan_splits(before, again)] == [7 * SECOND]
 
 
 QUERIES = (
@@ -149,7 +149,7 @@ def test_every_answer_is_exact_for_the_times_of_arrival(
     statement = parse_one(text)
     assert isinstance(statement, ast.Select)
     plan = bind_query(statement, catalog)
-    pipeline = choose([("q", optimize(plan))], [STREAM], shards)
+    pipeline = lower("q", optimize(plan), [STREAM], shards)
     answer = Answer()
     running = RunningPipeline(pipeline)
     run = LocalRun(running, sources={"s": Feed(sizes)}, tasks=shards)

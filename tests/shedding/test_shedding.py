@@ -21,7 +21,7 @@ from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.engines.local import LocalRun
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from strandline.runtime.offsets import SourceOffset
 from strandline.runtime.pipeline import RunningPipeline
@@ -127,7 +127,7 @@ def test_the_answer_is_that_of_the_rows_that_are_kept(
 ) -> None:
     streams = [one, two]
     plan = bind(text, streams)
-    pipeline = choose([("q", optimize(plan))], [s.declared for s in streams], cut.shards, shed=frozenset({"q"}))
+    pipeline = lower("q", optimize(plan), [s.declared for s in streams], cut.shards, sheds=True)
     answer = Answer()
     told: list[float] = []
     columns = (*schema(plan), pipeline.queries[0].columns[-1])

@@ -44,7 +44,7 @@ from strandline.logical.tree import transform_up, walk
 from strandline.sql import ast
 from strandline.sql.binder.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
 from strandline.sql.binder.create_stream import bind_create_stream
-from strandline.sql.binder.rename_columns import freshened
+from strandline.sql.binder.names import freshened
 from strandline.sql.parser.statements import parse, parse_one
 from strandline.sql.parser.token_stream import MAX_DEPTH
 

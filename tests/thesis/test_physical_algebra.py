@@ -14,13 +14,14 @@ from tables import S1, S2, S3, WORTH, WORTH_SQL, arriving, check_query, logical,
 
 from strandline.core.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
 from strandline.logical.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
+from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
-from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
+from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.stateless import (
     AlignTimeOperator,
     FilterOperator,
@@ -28,7 +29,7 @@ from strandline.runtime.operators.stateless import (
     TimeWindowOperator,
     UnionAllOperator,
 )
-from support import TEXT, Arrivals, Elements, columns, drive, line, show
+from support import TEXT, Arrivals, Elements, batch, columns, drive, elements_of, line, show
 
 X = ColumnRef("x", VARCHAR)
 
@@ -198,9 +199,10 @@ def test_split_11_14() -> None:
 
 
 def test_coalesce_11_15() -> None:
-    """Ours has no maximal length: what touches within a slice of time is joined, however long it gets. In the table
-    the maximum of 20 has no effect either."""
-    assert alone(CoalesceOperator(TEXT), line(S2)) == "b[1,15) d[3,9) a[4,5) e[10,18)"
+    """Results are coalesced when they are read, and there is no maximal length: what is adjacent is joined, however
+    long it gets. In the table the maximum of 20 has no effect either."""
+    coalesced = coalesce(batch(TEXT, line(S2)).frame, [column.id for column in TEXT])
+    assert show(elements_of(coalesced)) == "b[1,15) d[3,9) a[4,5) e[10,18)"
 
 
 def test_changes_17_3_and_17_4() -> None:

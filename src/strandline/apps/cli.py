@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import strandline
-from strandline.apps.console import await_all, err_console, out_console, show_log, status, summary
+from strandline.apps.console import await_all, err_console, out_console, read_file, say, show_log, status, summary
 from strandline.core.errors import StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.log import start_log, write_log
@@ -30,6 +30,11 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
+ShardsOption = Annotated[
+    int | None,
+    typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores, locally 1."),
+]
+BatchRowsOption = Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")]
 TakeOverOption = Annotated[
     bool, typer.Option("--take-over", help="Take over the checkpoint although another run seems to write it.")
 ]
@@ -48,6 +53,7 @@ LogLevelOption = Annotated[
     str | None,
     typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
+_BENCHES = "join, aggregate, filter, latency, growth, operators, costs, orders, shedding, nexmark, or all."
 
 
 class Stopped(Exception):
@@ -93,10 +99,8 @@ def run(
     engine: EngineOption = "spark",
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
-    shards: Annotated[
-        int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores.")
-    ] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
+    shards: ShardsOption = None,
+    batch_rows: BatchRowsOption = 1_000_000,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
     log: LogOption = None,
@@ -107,21 +111,22 @@ def run(
     from strandline.database.query import stop_all
     from strandline.database.script import read_script, refuse_busy_checkpoints, start_script
 
-    text = _read(script)
+    text = read_file(script)
     start_log(log, log_level)
-    with _stoppable(), _database(engine, master, shards, batch_rows, allow, take_over) as database:
+    options = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
+    with _stoppable(), _connect(engine, allow, **options) as database:
         statements = read_script(database, text)
         if statements.outputs:
-            out_console.print("\n\n".join(statements.outputs) + "\n", markup=False, soft_wrap=True)
+            say("\n\n".join(statements.outputs) + "\n")
         if not statements.queries and statements.outputs:
             return
         if not take_over:
             refuse_busy_checkpoints(statements, out.absolute(), checkpoint)
         began = time.monotonic()
-        with status("starting") as spinner:
-            database.warm(spinner.update)
+        with status("starting") as show_phase:
+            database.warm(show_phase)
             show_log(database.log_file)
-            spinner.update("planning")
+            show_phase("planning")
             queries = start_script(database, statements, out.absolute(), checkpoint)
         try:
             await_all(queries)
@@ -139,10 +144,8 @@ def shell(
     init: Annotated[Path | None, typer.Option(help="A file of SQL statements to run first.")] = None,
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints of named queries.")] = None,
-    shards: Annotated[
-        int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores.")
-    ] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
+    shards: ShardsOption = None,
+    batch_rows: BatchRowsOption = 1_000_000,
     keep: Annotated[int, typer.Option(min=1, help="Elements of each result that stay in memory.")] = 1_000_000,
     allow: AllowOption = None,
     log: LogOption = None,
@@ -151,15 +154,12 @@ def shell(
 ) -> None:
     """Run SQL and dot commands interactively, with live results. Spark starts in the background."""
     from strandline.apps.shell.loop import run_shell
-    from strandline.apps.shell.startup import Options
+    from strandline.apps.shell.startup import Startup
 
     start_log(log, log_level)
+    options = {"master": master, "checkpoint": checkpoint, "shards": shards, "batch_rows": batch_rows, "keep": keep}
     with _stoppable():
-        code = run_shell(
-            Options(_engine(engine), master, checkpoint, shards, batch_rows, keep, Allow.parse(allow or ())), init
-        )
-    if code:
-        raise typer.Exit(code)
+        raise typer.Exit(run_shell(Startup(_engine(engine), allow=Allow.parse(allow or ()), **options), init))
 
 
 @app.command()
@@ -172,11 +172,11 @@ def explain(
     """Show the plans of all queries of a script without running them."""
     from strandline.database.script import read_script
 
-    with _database("local", None, shards, 1, allow) as database:
-        statements = read_script(database, sys.stdin.read() if str(script) == "-" else _read(script))
+    with _connect("local", allow, shards=shards) as database:
+        statements = read_script(database, sys.stdin.read() if str(script) == "-" else read_file(script))
         for query in statements.queries:
             text = database.explain(replace(query, shedding=None))
-            out_console.print(f"{query.name}\n{text}", markup=False, soft_wrap=True)
+            say(f"{query.name}\n{text}")
 
 
 @app.command()
@@ -191,8 +191,8 @@ def verify(
         str | None, typer.Option(help="Connection string of a PostgreSQL server; default: a temporary one.")
     ] = None,
     master: MasterOption = None,
-    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards.")] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
+    shards: ShardsOption = None,
+    batch_rows: BatchRowsOption = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
@@ -203,15 +203,13 @@ def verify(
     from strandline.apps.verify.script import verify as verify_script
 
     start_log(level=log_level)
-    text = _read(script)
-    with _database(engine, master, shards, batch_rows, allow) as ours, judge(database, dsn) as theirs:
-        with status("running") as spinner:
-            verdicts = verify_script(
-                ours, text, theirs, only=query, seconds=seconds, most=instants, note=spinner.update
-            )
-        out_console.print(render(verdicts, theirs.dialect.name), markup=False, soft_wrap=True)
-    if code := exit_code(verdicts):
-        raise typer.Exit(code)
+    text = read_file(script)
+    options = {"master": master, "shards": shards, "batch_rows": batch_rows}
+    with _connect(engine, allow, **options) as ours, judge(database, dsn) as theirs:
+        with status("running") as show_phase:
+            verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=show_phase)
+        say(render(verdicts, theirs.dialect.name))
+    raise typer.Exit(exit_code(verdicts))
 
 
 @app.command()
@@ -221,9 +219,9 @@ def why(
     debug: DebugOption = False,
 ) -> None:
     """Tell why a query of a run has no results: silent sources, time that stands still, operators without output."""
-    from strandline.database.introspection.diagnose import explain_why, read_diagnostics
+    from strandline.database.introspection.diagnose import explain_why, read_counters
 
-    out_console.print(explain_why(read_diagnostics(out, query)), markup=False, soft_wrap=True)
+    say(explain_why(read_counters(out, query)))
 
 
 @app.command(name="test")
@@ -232,8 +230,8 @@ def play_scenarios(
     engine: EngineOption = "local",
     master: MasterOption = None,
     update: Annotated[bool, typer.Option("--update", help="Write the actual results into the files.")] = False,
-    shards: Annotated[int | None, typer.Option("--shards", "--buckets", min=1, help="Number of state shards.")] = None,
-    batch_rows: Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")] = 1_000_000,
+    shards: ShardsOption = None,
+    batch_rows: BatchRowsOption = 1_000_000,
     allow: AllowOption = None,
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
@@ -244,13 +242,14 @@ def play_scenarios(
     from strandline.apps.scenario.text import read_scenario
 
     start_log(level=log_level)
+    options = {"master": master, "shards": shards, "batch_rows": batch_rows}
     missed = False
     for path in files:
-        scenario = read_scenario(_read(path))
-        with _database(engine, master, shards, batch_rows, allow) as database, status(f"playing {path}"):
+        scenario = read_scenario(read_file(path))
+        with _connect(engine, allow, **options) as database, status(f"playing {path}"):
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
-        out_console.print(render(str(path), scenario, outcomes), markup=False, soft_wrap=True)
+        say(render(str(path), scenario, outcomes))
         if update:
             path.write_text(corrected(scenario, outcomes))
     if missed and not update:
@@ -287,7 +286,7 @@ def _examine_checkpoints(directory: Path, as_json: bool) -> None:
         print(json.dumps([to_json(examination) for examination in examinations], indent=2))
     else:
         text = "\n".join(render(examination) for examination in examinations)
-        out_console.print(text, markup=False, soft_wrap=True, highlight=False)
+        say(text)
     if any(examination.problems for examination in examinations):
         raise typer.Exit(1)
 
@@ -308,7 +307,7 @@ def repair(
     for path in find_checkpoints(checkpoint):
         with status(f"repairing {path}"):
             done = repair_checkpoint(path, forget_results=forget_results)
-        out_console.print(render(done), markup=False, soft_wrap=True, highlight=False)
+        say(render(done))
 
 
 @app.command()
@@ -343,17 +342,12 @@ def init(
     from strandline.apps.init_project import write_project
 
     first, second = write_project(directory)
-    out_console.print(f"explore it:  {first}\nrun it:      {second}", markup=False, soft_wrap=True)
+    say(f"explore it:  {first}\nrun it:      {second}")
 
 
 @app.command()
 def bench(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="join, aggregate, filter, latency, growth, operators, costs, orders, shedding, nexmark, or all."
-        ),
-    ],
+    name: Annotated[str, typer.Argument(help=_BENCHES)],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
     rows: Annotated[
         int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick run.")
@@ -383,10 +377,10 @@ def calibrate(
     from strandline.apps.bench.calibrate import calibrate as measure
     from strandline.apps.bench.calibrate import show, write
 
-    with status("measuring") as spinner:
-        prices = measure(lambda what: spinner.update(f"measuring: {what}"))
+    with status("measuring") as show_phase:
+        prices = measure(lambda what: show_phase(f"measuring: {what}"))
     path = write(prices, out)
-    out_console.print(f"{show(prices)}\nwritten to {path}", markup=False, soft_wrap=True, highlight=False)
+    say(f"{show(prices)}\nwritten to {path}")
 
 
 @app.command()
@@ -410,13 +404,6 @@ def _words(error: Exception) -> str:
         return "no message"
 
 
-def _read(script: Path) -> str:
-    try:
-        return script.read_text()
-    except OSError as error:
-        raise StrandlineError(f"cannot read {script}", code="missing-script", detail=str(error)) from None
-
-
 def _engine(name: str) -> Literal["spark", "local"]:
     match name:
         case "spark" | "local":
@@ -424,27 +411,8 @@ def _engine(name: str) -> Literal["spark", "local"]:
     raise StrandlineError(f'unknown engine "{name}"', code="usage", hint="Engines are spark and local.")
 
 
-@contextmanager
-def _database(
-    engine: str,
-    master: str | None,
-    shards: int | None,
-    batch_rows: int,
-    allow: list[str] | None,
-    take_over: bool = False,
-) -> Iterator[Database]:
-    database = strandline.connect(
-        engine=_engine(engine),
-        master=master,
-        shards=shards,
-        batch_rows=batch_rows,
-        allow=Allow.parse(allow or ()),
-        take_over=take_over,
-    )
-    try:
-        yield database
-    finally:
-        database.close()
+def _connect(engine: str, allow: list[str] | None, **options: Any) -> Database:
+    return strandline.connect(engine=_engine(engine), allow=Allow.parse(allow or ()), **options)
 
 
 @contextmanager

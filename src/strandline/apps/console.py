@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.markup import escape
 from rich.segment import Segment
-from rich.status import Status
+from rich.table import Table
 
-from strandline.core.errors import printable
+from strandline.core.errors import StrandlineError, printable
 
 if TYPE_CHECKING:
     from strandline.database.query import Query
@@ -31,24 +31,27 @@ out_console: Final = SafeConsole(highlight=False)
 err_console: Final = SafeConsole(stderr=True, highlight=False)
 
 
-class Spinner:
-    """Shows the present phase; silent without a terminal."""
+def say(text: str) -> None:
+    """Print a text as it is, to standard output."""
+    out_console.print(text, markup=False, soft_wrap=True)
 
-    def __init__(self, shown: Status | None) -> None:
-        self._shown = shown
 
-    def update(self, text: str) -> None:
-        if self._shown is not None:
-            self._shown.update(escape(text))
+def read_file(path: Path) -> str:
+    """The text of a script or scenario."""
+    try:
+        return path.expanduser().read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
 
 
 @contextmanager
-def status(text: str) -> Iterator[Spinner]:
+def status(text: str) -> Iterator[Callable[[str], None]]:
+    """Show the present phase with a spinner; gives a function that shows another. Silent without a terminal."""
     if not err_console.is_terminal:
-        yield Spinner(None)
+        yield lambda phase: None
         return
-    with err_console.status(escape(text)) as shown:
-        yield Spinner(shown)
+    with err_console.status(escape(text)) as spinner:
+        yield lambda phase: spinner.update(escape(phase))
 
 
 def show_log(path: Path | None) -> None:
@@ -57,35 +60,43 @@ def show_log(path: Path | None) -> None:
         err_console.print(f"Spark's log: {path}", markup=False, soft_wrap=True, style="bright_black")
 
 
+def print_table(
+    console: Console, title: str, heads: Sequence[str], rows: Iterable[Sequence[str]], left: Sequence[str] = ()
+) -> None:
+    """Print a table of figures: columns to the right, except those whose heads are in `left`."""
+    table = Table(title=title, title_justify="left")
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right")
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
+
+
 def await_all(queries: Sequence[Query]) -> None:
     """Wait until all queries have ended, and show their progress."""
-    from strandline.database.introspection.progress_meter import (
-        ProgressMeter,  # takes its time: the prompt of the shell must not wait for it
-    )
+    # Its import takes time, for which the prompt of the shell must not wait.
+    from strandline.database.introspection.progress_meter import ProgressMeter
 
     meter = ProgressMeter(queries)
-    with status("first batch") as spinner:
+    with status("first batch") as show_phase:
         while not all(query.await_end(0.5 / len(queries)) for query in queries):
             meter.look()
             doing = meter.phase() or f"{meter.rows_in:,} rows in, {meter.rows_out:,} results"
-            spinner.update(" │ ".join(filter(None, (doing, meter.line()))))
+            show_phase(" │ ".join(filter(None, (doing, meter.line()))))
 
 
 def summary(queries: Sequence[Query], out: Path, seconds: float) -> None:
     """Results of each query, and input of each stream."""
+    streams: dict[str, tuple[int, int, int]] = {}
     for query in queries:
         metrics = query.metrics()
         own = os.path.join(str(out), query.name)
         where = own if query.sink.location == os.path.abspath(own) else query.sink.display_location
-        out_console.print(f"{query.name}: {metrics['rows_out']:,} results in {where}", markup=False, soft_wrap=True)
-    metrics = queries[0].metrics()
-    for query in queries:
-        metrics["rows_in"] |= query.metrics()["rows_in"]
-        metrics["late"] |= query.metrics()["late"]
-        metrics["rejected"] |= query.metrics()["rejected"]
-    for stream, rows in metrics["rows_in"].items():
-        late, rejected = metrics["late"][stream], metrics["rejected"][stream]
+        say(f"{query.name}: {metrics['rows_out']:,} results in {where}")
+        for stream, rows in metrics["rows_in"].items():
+            streams[stream] = rows, metrics["late"][stream], metrics["rejected"][stream]
+    for stream, (rows, late, rejected) in streams.items():
         aside = [f"{late:,} late, written to {out}/_late/{stream}"] if late else []
         aside += [f"{rejected:,} rejected, written to {out}/_rejected/{stream}"] if rejected else []
-        out_console.print(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}", markup=False, soft_wrap=True)
+        say(f"{stream}: {'; '.join([f'{rows:,} rows', *aside])}")
     out_console.print(f"done in {seconds:.1f} s")

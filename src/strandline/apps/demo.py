@@ -75,16 +75,13 @@ def _panel(name: str, query: Query) -> Panel:
     table = Table(*(column.name for column in query.columns), box=None, pad_edge=False)
     progress = query.progress
     if progress > BEFORE_ALL:
-        frame: pl.DataFrame = query.snapshot(form="polars") if not query.ended else _last_full(query)
+        # At the end the result of one second before: after it the windows run empty.
+        at = _end_of(query) - SECOND if query.ended else None
+        frame: pl.DataFrame = query.snapshot(at, form="polars")
         for row in frame.sort(frame.columns[0]).iter_rows():
             table.add_row(*(f"{v:.2f}" if isinstance(v, float) else str(v) for v in row))
-    at = "ended" if query.ended else "waiting" if progress == BEFORE_ALL else show_instant(progress)[11:23]
-    return Panel(table, title=f"{name} at {at}", title_align="left")
-
-
-def _last_full(query: Query) -> Any:
-    """The result one second before the stream ended: after it the windows run empty."""
-    return query.snapshot(_end_of(query) - SECOND, form="polars")
+    when = "ended" if query.ended else "waiting" if progress == BEFORE_ALL else show_instant(progress)[11:23]
+    return Panel(table, title=f"{name} at {when}", title_align="left")
 
 
 def _end_of(query: Query) -> int:

@@ -18,11 +18,10 @@ from rich.text import Text
 
 from strandline.connectors.registry import connectors
 from strandline.core.errors import StrandlineError
-from strandline.engines.spark.launcher.archive import archive_file
 from strandline.engines.spark.launcher.java import find_java
 from strandline.engines.spark.launcher.jvm import pyspark_directory
 from strandline.engines.spark.launcher.session import first_job, start
-from strandline.engines.spark.launcher.settings import usable_cores, usable_memory
+from strandline.engines.spark.launcher.settings import archive_file, usable_cores, usable_memory
 
 State: TypeAlias = Literal["ok", "warning", "problem"]
 
@@ -58,7 +57,9 @@ class Report:
 
 def examine(start_spark: bool = True) -> Report:
     """Examine this machine. Starting Spark is the only check that takes seconds, and the only conclusive one."""
-    findings = [_python(), *_packages(), *_java(), _machine(), _temporary_directory(), *_programs()]
+    # An older Python cannot read this.
+    python = DoctorFinding("Python", "ok", f"{platform.python_version()} ({sys.executable})")
+    findings = [python, *_packages(), *_java(), _machine(), _temporary_directory(), *_programs()]
     if start_spark:
         if all(finding.state != "problem" for finding in findings):
             findings += _spark()
@@ -96,12 +97,6 @@ def _append_connectors(text: Text) -> None:
             text.append(
                 f"  {'':<6} {'':<{width}}  → Run `pip install 'strandline[{item.missing}]'` to use it.\n", "dim"
             )
-
-
-def _python() -> DoctorFinding:
-    return DoctorFinding(
-        "Python", "ok", f"{platform.python_version()} ({sys.executable})"
-    )  # an older one cannot read this
 
 
 def _packages() -> Iterator[DoctorFinding]:
@@ -185,9 +180,9 @@ def _temporary_directory() -> DoctorFinding:
     text = f"{directory}, {free / GIB:.1f} GiB free"
     if free < NO_SPACE:
         return DoctorFinding(subject, "problem", text, remedy)
-    return (
-        DoctorFinding(subject, "ok", text) if free >= LITTLE_SPACE else DoctorFinding(subject, "warning", text, remedy)
-    )
+    if free < LITTLE_SPACE:
+        return DoctorFinding(subject, "warning", text, remedy)
+    return DoctorFinding(subject, "ok", text)
 
 
 def _programs() -> Iterator[DoctorFinding]:

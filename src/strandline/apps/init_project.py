@@ -45,6 +45,13 @@ strandline explain market.sql                # show the plans
 To follow a directory that fills up, write `file('data/trades-*.csv', follow => true)`.
 """
 
+_WATCHED: Final = """\
+sym,since,until
+ACME,2024-01-02 09:00:00,2024-01-02 09:30:00
+HELIX,2024-01-02 09:15:00,2024-01-02 10:00:00
+ACME,2024-01-02 09:45:00,
+"""
+
 _SYMBOLS: Final = ("ACME", "NOVA", "HELIX", "ORBIT")
 _TRADES: Final = 360
 _FILES: Final = 3
@@ -52,7 +59,7 @@ _FILES: Final = 3
 
 def write_project(directory: Path) -> list[str]:
     """Write the project; returns the next commands. Existing files are not touched."""
-    files = {SCRIPT: _SQL, "README.md": _README, "data/watched.csv": _watched(), **_trades()}
+    files = {SCRIPT: _SQL, "README.md": _README, "data/watched.csv": _WATCHED, **_trades()}
     for name in files:
         if (directory / name).exists():
             raise StrandlineError(
@@ -87,12 +94,3 @@ def _trades() -> dict[str, str]:
         rows.append(f"{_SYMBOLS[symbol]},{prices[symbol]:.2f},{10 * (1 + drawn % 30)},{at}\n")
     size = _TRADES // _FILES
     return {f"data/trades-{n + 1}.csv": head + "".join(rows[n * size : (n + 1) * size]) for n in range(_FILES)}
-
-
-def _watched() -> str:
-    return """\
-sym,since,until
-ACME,2024-01-02 09:00:00,2024-01-02 09:30:00
-HELIX,2024-01-02 09:15:00,2024-01-02 10:00:00
-ACME,2024-01-02 09:45:00,
-"""

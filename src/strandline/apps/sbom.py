@@ -42,19 +42,19 @@ class Component:
 def bill_of_materials() -> dict[str, Any]:
     """The installed packages that strandline and its extras need, directly or through others."""
     components = _closure()
-    root = components.pop(ROOT)
+    references = {name: _reference(name, component) for name, component in components.items()}
     return {
         "bomFormat": "CycloneDX",
         "specVersion": "1.5",
         "version": 1,
-        "metadata": {"component": {**_described(ROOT, root), "type": "application"}},
+        "metadata": {"component": {**_described(ROOT, components[ROOT]), "type": "application"}},
         "components": [
-            *(_described(name, component) for name, component in sorted(components.items())),
+            *(_described(name, component) for name, component in sorted(components.items()) if name != ROOT),
             *_archives(components.get("pyspark")),
         ],
         "dependencies": [
-            {"ref": _reference(name, component), "dependsOn": _references(component.needs, components)}
-            for name, component in sorted({**components, ROOT: root}.items())
+            {"ref": references[name], "dependsOn": sorted(references[needed] for needed in component.needs - {ROOT})}
+            for name, component in sorted(components.items())
         ],
     }
 
@@ -66,7 +66,8 @@ def requirement(line: str) -> Requirement | None:
         return None
     extra = _EXTRA.search(parsed[4] or "")
     extras = frozenset(text.strip() for text in (parsed[2] or "").split(",") if text.strip())
-    return Requirement(_folded(parsed[1]), extras, extra[1] if extra else None)
+    name = re.sub(r"[-_.]+", "-", parsed[1]).lower()
+    return Requirement(name, extras, extra[1] if extra else None)
 
 
 def _closure() -> dict[str, Component]:
@@ -151,11 +152,3 @@ def _archives(pyspark: Component | None) -> Iterator[dict[str, Any]]:
 
 def _reference(name: str, component: Component) -> str:
     return f"pkg:pypi/{name}@{component.package.version}"
-
-
-def _references(names: set[str], components: dict[str, Component]) -> list[str]:
-    return sorted(_reference(name, components[name]) for name in names if name in components)
-
-
-def _folded(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

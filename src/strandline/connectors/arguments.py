@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, ClassVar
+
 from strandline.core.errors import Span, StrandlineError
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret, concealed
@@ -9,7 +11,11 @@ from strandline.logical.catalog import Argument, SourceCall
 
 
 class CallArguments:
-    """Arguments of a connector call. Subclasses define the class of `error`."""
+    """Arguments of a connector call. Subclasses define the class, the code and the hint of its errors."""
+
+    error_class: ClassVar[type[StrandlineError]]
+    error_code: ClassVar[str]
+    error_hint: ClassVar[str]
 
     def __init__(self, call: SourceCall, span: Span | None = None) -> None:
         self.call = call
@@ -49,11 +55,17 @@ class CallArguments:
             raise self.error(f"{name} of {self.call.function}() must be a non-empty text or secret('env:NAME')")
         return concealed(value)
 
-    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Argument:
+    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
+        """The value of an option, which is of that kind, or the default."""
         value = self.left.pop(name, default)
         if value is not default and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
             raise self.error(f"invalid value of option {name} of {self.call.function}(): {shown(name, value)}")
         return value
+
+    def dotted(self) -> dict[str, str | Secret]:
+        """The options with a dot in their name, which are settings of a library."""
+        names = [name for name in self.left if "." in name]
+        return {name: text_of(self.left.pop(name)) for name in names}
 
     def done(self, most: int) -> None:
         if len(self.call.arguments) > most:
@@ -62,7 +74,14 @@ class CallArguments:
             raise self.error(f"{self.call.function}() has no option {next(iter(self.left))}")
 
     def error(self, message: str) -> StrandlineError:
-        raise AssertionError("subclasses define the error class")
+        return self.error_class(message, code=self.error_code, hint=self.error_hint, span=self.span)
+
+
+def text_of(value: Argument) -> str | Secret:
+    """An argument as a text; a secret stays one."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, Secret) else str(value)
 
 
 def shown(option: str, value: Argument) -> str:

@@ -21,14 +21,11 @@ from strandline.logical.catalog import BaseStream, SourceCall, Stream
 
 
 class PushStreams:
-    """Journals of the streams of `events()`, in `directory` or in a temporary directory.
-
-    They lie in `directory`, where they outlive the program, or in a directory that goes with it.
-    """
+    """Journals of the streams of `events()`: in `directory`, where they outlive the program, or in a temporary one."""
 
     def __init__(self, directory: Path | None) -> None:
-        self._place = directory
-        self._temporary: Path | None = None
+        self._directory = directory
+        self._is_temporary = directory is None
         self._journals: dict[str, Journal] = {}
         self._leases: dict[str, Lease] = {}  # one program writes to a journal
 
@@ -36,14 +33,9 @@ class PushStreams:
         """The stream with a place for its events, if it is one that needs one and has none."""
         if stream.source.function != "events" or stream.source.arguments:
             return stream
-        return replace(stream, source=SourceCall("events", (str(self._room() / encode_name(stream.name)),)))
-
-    def _room(self) -> Path:
-        if self._place is not None:
-            return self._place
-        if self._temporary is None:
-            self._temporary = temporary_directory("events")
-        return self._temporary
+        if self._directory is None:
+            self._directory = temporary_directory("events")
+        return replace(stream, source=SourceCall("events", (str(self._directory / encode_name(stream.name)),)))
 
     def append(self, stream: Stream, rows: Any) -> int:
         """Append rows to a stream; they are on disk when this returns. Returns their number."""
@@ -90,9 +82,9 @@ class PushStreams:
         for lease in self._leases.values():
             lease.release()
         self._leases, self._journals = {}, {}
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-            self._temporary = None
+        if self._is_temporary and self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            self._directory = None
 
 
 def _table(rows: Any, stream: BaseStream) -> pa.Table:
@@ -106,46 +98,33 @@ def _table(rows: Any, stream: BaseStream) -> pa.Table:
             table = rows
         case pl.DataFrame():
             table = rows.to_arrow()
-        case Mapping() | [Mapping(), *_] if isinstance(rows, Mapping) or all(isinstance(r, Mapping) for r in rows):
-            table = _of_columns({n: [row.get(n) for row in _listed(rows)] for n in names}, _listed(rows), stream)
+        case Mapping():
+            return _table([rows], stream)
+        case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
+            if others := {name for row in rows for name in row} - set(names):
+                raise _unfit(stream, f"unknown columns: {', '.join(sorted(others))}")
+            table = _of_columns({name: [row.get(name) for row in rows] for name in names})
         case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
             table = pa.Table.from_pandas(rows, preserve_index=False)
         case [*_]:
-            table = _of_tuples(rows, stream)
+            for number, row in enumerate(rows, 1):
+                if not isinstance(row, list | tuple) or len(row) != len(names):
+                    raise _unfit(stream, f"row {number} is not a tuple of {len(names)} values")
+            table = _of_columns({name: [row[index] for row in rows] for index, name in enumerate(names)})
         case _:
             raise _unfit(stream, f"a {type(rows).__name__} is not a table")
     missing = [name for name in names if name not in table.column_names]
-    foreign = [name for name in table.column_names if name not in names]
-    if missing or foreign:
-        raise _unfit(stream, f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or foreign)}")
+    unknown = [name for name in table.column_names if name not in names]
+    if missing or unknown:
+        raise _unfit(stream, f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or unknown)}")
     return table.select(names)
 
 
-def _listed(rows: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    return [rows] if isinstance(rows, Mapping) else rows
-
-
-def _of_tuples(rows: Sequence[Sequence[Any]], stream: BaseStream) -> pa.Table:
-    width = len(stream.columns)
-    for number, row in enumerate(rows, 1):
-        if not isinstance(row, list | tuple) or len(row) != width:
-            raise _unfit(stream, f"row {number} is not a tuple of {width} values")
-    columns = zip(*rows, strict=True) if rows else [()] * width
-    return _of_columns({n: list(c) for (n, _), c in zip(stream.columns, columns, strict=True)}, (), stream)
-
-
-def _of_columns(
-    columns: Mapping[str, Sequence[Any]], rows: Sequence[Mapping[str, Any]], stream: BaseStream
-) -> pa.Table:
-    names = {name for name, _ in stream.columns}
-    if foreign := {name for row in rows for name in row} - names:
-        raise _unfit(stream, f"unknown columns: {', '.join(sorted(foreign))}")
+def _of_columns(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
     try:
         return pa.table({name: pa.array(values) for name, values in columns.items()})
-    except (
-        pa.ArrowInvalid,
-        pa.ArrowTypeError,
-    ):  # values of several kinds in one column: as texts, each is converted alone
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Values of several kinds in one column: as texts, each is converted alone.
         return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
 
 

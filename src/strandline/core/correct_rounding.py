@@ -45,17 +45,22 @@ def _nearest(approximate: Callable[[int], tuple[int, int]]) -> float:
         bits *= 2
 
 
+def _odd(x: float, approximate: Callable[[float, int], tuple[int, int]]) -> float:
+    """Round an odd function, which is zero at zero. `approximate` gets the absolute value of x and the bits after the
+    point that leave a small one as many significant bits."""
+    if x == 0:
+        return x
+    leading_zeros = max(0, -math.frexp(x)[1])
+    value = _nearest(lambda bits: approximate(abs(x), bits + leading_zeros))
+    return value if x > 0 else -value
+
+
 # ---- fixed-point numbers ---------------------------------------------------------------------------------------------
 
 
 def fixed(x: Real, bits: int) -> int:
     numerator, denominator = x.as_integer_ratio()
     return (numerator << bits) // denominator
-
-
-def _relative(x: float, bits: int) -> int:
-    """The bits after the point that leave a small x as many significant ones."""
-    return bits + max(0, -math.frexp(x)[1])
 
 
 @lru_cache
@@ -176,16 +181,13 @@ def _cube_root(n: int) -> int:
 
 
 def cbrt(x: float) -> float:
-    if x == 0:
-        return x
-    numerator, denominator = abs(x).as_integer_ratio()
-    exponent = 1 - denominator.bit_length()
-
-    def approximate(bits: int) -> tuple[int, int]:
+    def approximate(size: float, bits: int) -> tuple[int, int]:
+        numerator, denominator = size.as_integer_ratio()
+        exponent = 1 - denominator.bit_length()
         shift = 3 * bits + exponent % 3
         return _cube_root(numerator << shift), (exponent - shift) // 3
 
-    return math.copysign(_nearest(approximate), x)
+    return _odd(x, approximate)
 
 
 def exp(x: float) -> float:
@@ -254,14 +256,7 @@ def _exact_power(x: float, y: float) -> tuple[int, int] | None:
 
 
 def sin(x: float) -> float:
-    if x == 0:
-        return x
-
-    def approximate(bits: int) -> tuple[int, int]:
-        bits = _relative(x, bits)
-        return sin_cos_fixed(x, bits)[0], -bits
-
-    return _nearest(approximate)
+    return _odd(x, lambda size, bits: (sin_cos_fixed(size, bits)[0], -bits))
 
 
 def cos(x: float) -> float:
@@ -269,30 +264,23 @@ def cos(x: float) -> float:
 
 
 def tan(x: float) -> float:
-    if x == 0:
-        return x
-
-    def approximate(bits: int) -> tuple[int, int]:
-        bits = _relative(x, bits)
-        sine, cosine = sin_cos_fixed(x, bits + 64)
+    def approximate(size: float, bits: int) -> tuple[int, int]:
+        sine, cosine = sin_cos_fixed(size, bits + 64)
         if abs(cosine) >> bits + 40 == 0:
-            sine, cosine = sin_cos_fixed(x, bits + _SPARE)
+            sine, cosine = sin_cos_fixed(size, bits + _SPARE)
         return (sine << bits) // cosine, -bits
 
-    return _nearest(approximate)
+    return _odd(x, approximate)
 
 
 def asin(x: float) -> float:
     """asin(x) = 2 atan(x / (1 + sqrt(1 - x²)))"""
-    if x == 0:
-        return x
 
-    def approximate(bits: int) -> tuple[int, int]:
-        bits = _relative(x, bits)
-        sine, one = fixed(abs(x), bits), 1 << bits
+    def approximate(size: float, bits: int) -> tuple[int, int]:
+        sine, one = fixed(size, bits), 1 << bits
         return 2 * atan_fixed((sine << bits) // (one + math.isqrt(one * one - sine * sine)), bits), -bits
 
-    return math.copysign(_nearest(approximate), x)
+    return _odd(x, approximate)
 
 
 def acos(x: float) -> float:
@@ -345,16 +333,14 @@ def _eighths(count: int) -> float:
 
 
 def sinh(x: float) -> float:
-    if x == 0:
-        return x
     if abs(x) > 750:
         return math.copysign(math.inf, x)
 
-    def approximate(bits: int) -> tuple[int, int]:
-        up, down, exponent = _both_exponentials(abs(x), _relative(x, bits))
+    def approximate(size: float, bits: int) -> tuple[int, int]:
+        up, down, exponent = _both_exponentials(size, bits)
         return up - down, exponent
 
-    return math.copysign(_nearest(approximate), x)
+    return _odd(x, approximate)
 
 
 def cosh(x: float) -> float:
@@ -369,17 +355,14 @@ def cosh(x: float) -> float:
 
 
 def tanh(x: float) -> float:
-    if x == 0:
-        return x
     if abs(x) > 40:
         return math.copysign(1.0, x)
 
-    def approximate(bits: int) -> tuple[int, int]:
-        bits = _relative(x, bits)
-        up, down, _ = _both_exponentials(abs(x), bits)
+    def approximate(size: float, bits: int) -> tuple[int, int]:
+        up, down, _ = _both_exponentials(size, bits)
         return ((up - down) << bits) // (up + down), -bits
 
-    return math.copysign(_nearest(approximate), x)
+    return _odd(x, approximate)
 
 
 def _both_exponentials(x: float, bits: int) -> tuple[int, int, int]:

@@ -73,9 +73,7 @@ def write_file(path: Path, data: bytes | memoryview, *, sync: bool = True) -> No
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with open(temporary, "wb", buffering=0) as file:
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+            write_all(file.fileno(), data)
             if sync:
                 os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -83,6 +81,21 @@ def write_file(path: Path, data: bytes | memoryview, *, sync: bool = True) -> No
         with contextlib.suppress(OSError):
             temporary.unlink()
         raise
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file that must be there."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        raise damaged(path) from None
+
+
+def write_all(file: int, data: bytes | bytearray | memoryview) -> None:
+    """Write to an open file; the system may take less than all at a time."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(file, left) :]
 
 
 def sync_directory(directory: Path) -> None:
@@ -124,11 +137,7 @@ def read_document(path: Path, kind: DocumentKind, expected: str | None = None) -
 
 
 def read_with_digest(path: Path, kind: DocumentKind, expected: str | None = None) -> tuple[Any, str]:
-    try:
-        data = path.read_bytes()
-    except OSError:
-        raise damaged(path) from None
-    head, _, content = data.partition(b"\n")
+    head, _, content = read_file(path).partition(b"\n")
     words = head.decode(errors="replace").split(" ")
     if len(words) != 4 or words[:2] != ["strandline", kind.name]:
         raise damaged(path)
@@ -237,9 +246,7 @@ class ChainedLog:
         with open(self.path, "ab", buffering=0) as file:
             if file.tell() != end:  # half a line of a write that failed
                 file.truncate(end)
-            left = memoryview(data)
-            while left:
-                left = left[file.write(left) :]
+            write_all(file.fileno(), data)
             os.fsync(file.fileno())
         if is_new:
             sync_directory(self.path.parent)

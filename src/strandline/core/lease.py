@@ -16,7 +16,7 @@ import os
 import socket
 import threading
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +53,8 @@ class Lease:
                 raise busy(directory, holder)
             epoch = max(holder.epoch if holder is not None else 0, after_epoch) + 1
             lease = Lease(directory, epoch, uuid.uuid4().hex, lock)
-            lease._write()
+            _write_holder(directory, Holder(epoch, lease.token, socket.gethostname(), os.getpid()))
+            sync_directory(directory)
         except BaseException:
             if lock is not None:
                 os.close(lock)
@@ -94,10 +95,6 @@ class Lease:
             os.close(self._lock)
             self._lock = None
 
-    def _write(self) -> None:
-        _write_holder(self.directory, Holder(self.epoch, self.token, socket.gethostname(), os.getpid()))
-        sync_directory(self.directory)
-
     def _renew(self) -> None:
         path = self.directory / LEASE
         while not self._released.wait(RENEW_SECONDS):
@@ -127,8 +124,7 @@ class Holder:
 
 
 def _write_holder(directory: Path, holder: Holder) -> None:
-    body = [holder.epoch, holder.token, holder.host, holder.process]
-    write_document(directory / LEASE, KIND, body)
+    write_document(directory / LEASE, KIND, astuple(holder))
 
 
 def _read_holder(directory: Path) -> Holder | None:

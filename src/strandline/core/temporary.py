@@ -19,7 +19,6 @@ import stat
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Final
 
@@ -88,7 +87,8 @@ class _Run:
         base = base_directory()
         self.owner = os.getpid()
         # Between the making of a directory and the locking of it, a sweep must not take it for one left behind.
-        with _locked(base / ".sweep"):
+        with (base / ".sweep").open("w") as sweep:
+            fcntl.flock(sweep, fcntl.LOCK_EX)
             _sweep(base)
             self.directory = Path(tempfile.mkdtemp(prefix="run-", dir=base))
             self._lock: IO[str] = (self.directory / "lock").open("w")
@@ -134,10 +134,3 @@ def _is_abandoned(directory: Path) -> bool:
         return True  # killed before it was locked: creators hold the lock of the sweep
     except OSError:
         return False
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

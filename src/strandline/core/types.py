@@ -69,31 +69,24 @@ class Column:
 Schema: TypeAlias = tuple[Column, ...]
 
 
+_ARROW_TYPES: Final = {
+    BOOLEAN: pa.bool_(),
+    INT: pa.int32(),
+    BIGINT: pa.int64(),
+    INTERVAL: pa.int64(),
+    DOUBLE: pa.float64(),
+    VARCHAR: pa.large_string(),
+    DATE: pa.date32(),
+    TIMESTAMP: pa.timestamp("us"),
+    NULL: pa.null(),
+}
+
+
 def arrow_type(kind: Type) -> pa.DataType:
     """The Arrow type that holds values of an SQL type."""
-    match kind.name:
-        case "BOOLEAN":
-            return pa.bool_()
-        case "INT":
-            return pa.int32()
-        case "BIGINT" | "INTERVAL":
-            return pa.int64()
-        case "DOUBLE":
-            return pa.float64()
-        case "DECIMAL":
-            return pa.decimal128(kind.precision, kind.scale)
-        case "VARCHAR":
-            return pa.large_string()
-        case "DATE":
-            return pa.date32()
-        case "TIMESTAMP":
-            return pa.timestamp("us")
-        case "NULL":
-            return pa.null()
-        case "ARRAY":
-            assert kind.element is not None, "an array has elements of some type"
-            return pa.large_list(arrow_type(kind.element))
-    raise AssertionError(f"type {kind} has no Arrow form")
+    if kind.element is not None:
+        return pa.large_list(arrow_type(kind.element))
+    return pa.decimal128(kind.precision, kind.scale) if kind.name == "DECIMAL" else _ARROW_TYPES[kind]
 
 
 def common_type(left: Type, right: Type) -> Type | None:

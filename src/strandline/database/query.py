@@ -18,9 +18,9 @@ from strandline.connectors.sinks import Memory, Sink
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
-from strandline.database.introspection.diagnose import collect_diagnostics, explain_why
-from strandline.database.introspection.explain_analyze import analyzed
-from strandline.database.introspection.statistics import QueryStatistics, statistics_of
+from strandline.database.introspection.diagnose import explain_why
+from strandline.database.introspection.explain import analyzed
+from strandline.database.introspection.statistics import QueryCounters, QueryStatistics, statistics_of
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
@@ -241,17 +241,11 @@ class Query:
             return []
         completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
         statuses = self.heartbeats()
-        return [
-            Shed(
-                stream,
-                sampling_rate,
-                statuses[stream].rows,
-                statuses[stream].dropped.get(self.name, 0),
-                completeness,
-                lag,
-            )
-            for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items())
-        ]
+        shed = []
+        for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items()):
+            rows, dropped = statuses[stream].rows, statuses[stream].dropped.get(self.name, 0)
+            shed.append(Shed(stream, sampling_rate, rows, dropped, completeness, lag))
+        return shed
 
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
@@ -302,7 +296,7 @@ class Query:
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
-        diagnosis = explain_why(collect_diagnostics(self.name, self._running.metrics))
+        diagnosis = explain_why(QueryCounters.of(self.name, self._running.metrics))
         return f"{self.name} waits for {self.waiting_for}\n{diagnosis}" if self.waiting_for else diagnosis
 
     def await_end(self, timeout: float | None = None) -> bool:
@@ -329,8 +323,8 @@ class Query:
             warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
         return kept
 
-    def _frame(self, kept: ResultChunks | None = None) -> pl.DataFrame:
-        return from_result(concat_results((kept or self._kept()).tables, self.columns), self.columns)
+    def _frame(self, kept: ResultChunks) -> pl.DataFrame:
+        return from_result(concat_results(kept.tables, self.columns), self.columns)
 
     def _remedy(self) -> str:
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"

@@ -107,7 +107,8 @@ class Statements:
         """The query of a statement; `name` is for one that has none in its text."""
         match statement:
             case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
-                sampling_rate, name = self._shedding(shedding), named.name
+                name = named.name
+                sampling_rate = self._database.shedding if shedding is None else shedding.most
             case ast.CreateView(named, _, query):
                 sampling_rate, name = None, named.name
             case ast.Allowing(query, shedding):
@@ -128,10 +129,6 @@ class Statements:
             )
         shedding = self._database.shedding if stream.shedding is None else stream.shedding
         return BoundQuery(stream.name, stream.plan, stream.reads | {stream.name}, shedding=shedding)
-
-    def _shedding(self, shedding: ast.Shedding | None) -> float | None:
-        """Which share of the rows may be dropped: what the query says, or what holds for all."""
-        return self._database.shedding if shedding is None else shedding.most
 
     def _readers(self) -> list[Dependent]:
         """The queries that a stream may not be taken away from."""
@@ -193,23 +190,20 @@ class Statements:
     # ---- sinks -------------------------------------------------------------------------------------------------------
 
     def _create_sink(self, statement: ast.CreateSink) -> Query | None:
-        try:
-            return self._start(self._bind_sink(statement))
-        except SinkError as error:
-            error.span = error.span or statement.target.span
-            raise
-
-    def _bind_sink(self, statement: ast.CreateSink) -> BoundQuery:
         name, target = statement.name, statement.target
-        sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
-        if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
-            raise CatalogError(
-                f'a stream, view or query "{name.name}" already exists',
-                code="sink-exists",
-                hint="Choose another name for the sink, or drop the other first.",
-                span=name.span,
-            )
-        return replace(self._bind(statement, None), sink=sink)
+        try:
+            sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+            if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
+                raise CatalogError(
+                    f'a stream, view or query "{name.name}" already exists',
+                    code="sink-exists",
+                    hint="Choose another name for the sink, or drop the other first.",
+                    span=name.span,
+                )
+            return self._start(replace(self._bind(statement, None), sink=sink))
+        except SinkError as error:
+            error.span = error.span or target.span
+            raise
 
     def _taken_names(self) -> list[str]:
         running = [query.name for query in self._database.queries if query.is_running]

@@ -62,6 +62,6 @@ def log_start(pipeline: RunningPipeline, engine: str) -> None:
         checkpoint=pipeline.checkpoint,
         shards=pipeline.physical.shards,
     )
-    assert pipeline.verified is not None, "engines run what was opened with a checkpoint"
-    if pipeline.verified.last_offset is not None or pipeline.last_batch >= 0:
+    assert pipeline.chain is not None, "engines run what was opened with a checkpoint"
+    if pipeline.chain.last_offset is not None or pipeline.last_batch >= 0:
         log_resumed(pipeline)

@@ -17,7 +17,7 @@ from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.exchange import Message, decode, encode
 from strandline.runtime.ingest import ingest
-from strandline.runtime.offsets import InputSplit, OffsetPlanner, plan_splits
+from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
@@ -57,14 +57,7 @@ class LocalRun:
             stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
             for stream in self.physical.streams
         }
-        self.advance = OffsetPlanner(
-            self.sources,
-            pipeline.batch_rows,
-            tasks,
-            shedding_controller=pipeline.shedding_controller,
-            metrics=pipeline.metrics,
-            subscriptions=pipeline.subscriptions,
-        )
+        self.advance = pipeline.open_planner(self.sources, tasks)
         self.positions = self.advance.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
@@ -133,17 +126,14 @@ def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
 
 
 class LocalDriver(PipelineDriver):
-    """A thread that runs batch after batch, so that a query runs while its user does other things.
-
-    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
-    """
+    """A thread that runs batch after batch, so that a query runs while its user does other things."""
 
     def __init__(self, run: LocalRun) -> None:
+        super().__init__()
         self._run = run
         self._pipeline = run.pipeline
         self._failure: BaseException | None = None
         self._stop = threading.Event()
-        self._over = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True, name="strandline-local")
         self._thread.start()
 
@@ -166,11 +156,6 @@ class LocalDriver(PipelineDriver):
                 pipeline.release()
                 log_query_end(pipeline.name, self._failure, ended=pipeline.ended, last_batch=pipeline.last_batch)
                 self._over.set()
-
-    def await_end(self, timeout: float | None = None) -> bool:
-        over = self._over.wait(timeout)
-        self.check()
-        return over
 
     def check(self) -> None:
         if isinstance(self._failure, KeyboardInterrupt):

@@ -7,11 +7,12 @@ leaves out the rows whose argument is NULL.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
-from functools import cmp_to_key
+from functools import cmp_to_key, partial, reduce
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
@@ -29,16 +30,13 @@ from strandline.core.types import (
     is_numeric,
 )
 from strandline.functions.oracles import Spellings
-from strandline.functions.registry import suggestion
 from strandline.functions.signatures import OF_ARRAYS, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
-from strandline.logical.values import LARGEST_SQUARED, compare, fit
+from strandline.logical.values import EXACT, LARGEST_SQUARED, compare, fit
 
 # What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
 Form = Literal["value", "separated", "within group", "fraction within group"]
 Meaning: TypeAlias = Callable[[AggregateCall, list[Any]], Any]
-
-_EXACT: Final = Context(prec=120, rounding=ROUND_HALF_UP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +84,16 @@ def find_aggregate(name: str) -> AggregateFunction | None:
 
 def aggregate_type(name: str, argument: Type | None) -> Type:
     """The type of an aggregate; an `argument` of None is `*`."""
-    function = find_aggregate(name)
-    if function is None:
-        raise FunctionError(f"aggregate {name.lower()} does not exist", suggestion(name.lower(), AGGREGATES))
+    function = AGGREGATES[name]
     usage = f"Write {function.usage}."
-    if function.name == "count":
+    if name == "count":
         return BIGINT
     if argument is None:
-        raise FunctionError(f"{function.name} needs an argument", usage)
-    if argument.element is not None:
-        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {OF_ARRAYS}")
-    result = function.rule(argument)
+        raise FunctionError(f"{name} needs an argument", usage)
+    result = None if argument.element is not None else function.rule(argument)
     if result is None:
-        raise FunctionError(f"{function.name} does not accept ({argument})", f"{usage} {function.doc}")
+        reason = function.doc if argument.element is None else OF_ARRAYS
+        raise FunctionError(f"{name} does not accept ({argument})", f"{usage} {reason}")
     return result
 
 
@@ -130,11 +125,7 @@ RowType = TypeVar("RowType", bound=Mapping[str, Value])
 
 def in_order(rows: Sequence[RowType], keys: Sequence[SortKey]) -> list[RowType]:
     """The rows sorted by keys; ties stay in their order."""
-
-    def comparison(one: RowType, two: RowType) -> int:
-        return compare_rows(keys, one, two)
-
-    return sorted(rows, key=cmp_to_key(comparison))
+    return sorted(rows, key=cmp_to_key(partial(compare_rows, keys)))
 
 
 def compare_rows(keys: Sequence[SortKey], one: Mapping[str, Value], two: Mapping[str, Value]) -> int:
@@ -180,12 +171,11 @@ def _double(kind: Type) -> Type | None:
     return DOUBLE if is_numeric(kind) else None
 
 
-def _truth(kind: Type) -> Type | None:
-    return BOOLEAN if kind in (BOOLEAN, NULL) else None
+def _only(accepted: Type) -> Callable[[Type], Type | None]:
+    return lambda kind: accepted if kind in (accepted, NULL) else None
 
 
-def _text(kind: Type) -> Type | None:
-    return VARCHAR if kind in (VARCHAR, NULL) else None
+_truth, _text = _only(BOOLEAN), _only(VARCHAR)
 
 
 def _array(kind: Type) -> Type | None:
@@ -205,7 +195,9 @@ def _greatest(_: AggregateCall, values: list[Any]) -> Any:
 
 
 def _sum(call: AggregateCall, values: list[Any]) -> Value:
-    return fit(_double_sum(values) if call.type.name == "DOUBLE" else _exact_sum(values), call.type)
+    if call.type.name == "DOUBLE":
+        return _double_sum(values)
+    return fit(reduce(EXACT.add, values) if isinstance(values[0], Decimal) else sum(values), call.type)
 
 
 def _mean(call: AggregateCall, values: list[Any]) -> float:
@@ -215,18 +207,12 @@ def _mean(call: AggregateCall, values: list[Any]) -> float:
     return float(sum(map(Fraction, values)) / len(values))
 
 
-def _percentile_cont(call: AggregateCall, values: list[Any]) -> float:
-    return _between([float(value) for value in values], _fraction(call))
-
-
 def _percentile_disc(call: AggregateCall, values: list[Any]) -> Any:
     return values[max(math.ceil(_fraction(call) * len(values)) - 1, 0)]
 
 
 def _most_frequent(_: AggregateCall, values: list[Any]) -> Any:
-    counts: dict[object, int] = {}
-    for value in values:
-        counts[_identity(value)] = counts.get(_identity(value), 0) + 1
+    counts = Counter(map(_identity, values))
     return max(values, key=lambda value: counts[_identity(value)])  # the first of those with the most
 
 
@@ -251,13 +237,6 @@ def _dispersion(call: AggregateCall, given: list[Any]) -> float | None:
     squares = _to_double(sum((value * value for value in exact), Fraction()) * count - sum(exact, Fraction()) ** 2)
     variance = squares / (count * (count if function.endswith("pop") else count - 1))
     return math.sqrt(variance) if function.startswith("stddev") else variance
-
-
-def _exact_sum(values: list[Any]) -> Any:
-    total = values[0]
-    for value in values[1:]:
-        total = _EXACT.add(total, value) if isinstance(total, Decimal) else total + value
-    return total
 
 
 def _double_sum(values: list[float]) -> float:
@@ -334,7 +313,8 @@ _FAMILY: Final = (
     AggregateFunction(
         "percentile_cont", "PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x)",
         "The number that this share of the numbers lies below, between two of them if need be.",
-        _double, _percentile_cont, "fraction within group", needs_members=True,
+        _double, lambda call, values: _between([float(value) for value in values], _fraction(call)),
+        "fraction within group", needs_members=True,
         duckdb="{h}between(CAST(list({0} ORDER BY {w}){n} AS DOUBLE[]), {1})",
         postgresql="{h}between(CAST(array_agg({0} ORDER BY {w}){n} AS DOUBLE PRECISION[]), {1})"),
     AggregateFunction(

@@ -11,7 +11,6 @@ import operator
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -28,7 +27,7 @@ from strandline.functions.signatures import (
     exact,
     fixed,
     integer_digits,
-    number,
+    numeric,
 )
 from strandline.logical.expressions import Call, Cast, Expression, Literal
 from strandline.logical.values import CHRONON, EXACT, in_calendar
@@ -39,37 +38,17 @@ from strandline.runtime.kernels.columns import LEAST_INT64, let
 
 
 def _sum_rule(types: Types) -> tuple[Types, Type] | None:
-    if (kind := number(types)) is not None:
-        if (pair := exact(types)) is None:
-            return (kind, kind), kind
-        scale = max(part.scale for part in pair)
-        return pair, decimal(max(map(integer_digits, pair)) + scale + 1, scale)
-    return None
-
-
-def _product_rule(types: Types) -> tuple[Types, Type] | None:
-    if (kind := number(types)) is not None:
-        if (pair := exact(types)) is None:
-            return (kind, kind), kind
-        left, right = pair
-        if left.scale + right.scale > MAX_PRECISION:
-            raise FunctionError(
-                f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
-                "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
-            )
-        return pair, decimal(left.precision + right.precision, left.scale + right.scale)
-    return None
+    if (pair := exact(types)) is None:
+        return numeric()(types)
+    scale = max(part.scale for part in pair)
+    return pair, decimal(max(map(integer_digits, pair)) + scale + 1, scale)
 
 
 def _plus_rule(types: Types) -> tuple[Types, Type] | None:
     match types:
-        case (Type("TIMESTAMP" | "DATE"), Type("INTERVAL")):
+        case (Type("TIMESTAMP" | "DATE"), Type("INTERVAL")) | (Type("TIMESTAMP"), Type("NULL")):
             return (TIMESTAMP, INTERVAL), TIMESTAMP
-        case (Type("INTERVAL"), Type("TIMESTAMP" | "DATE")):
-            return (INTERVAL, TIMESTAMP), TIMESTAMP
-        case (Type("TIMESTAMP"), Type("NULL")):
-            return (TIMESTAMP, INTERVAL), TIMESTAMP
-        case (Type("NULL"), Type("TIMESTAMP")):
+        case (Type("INTERVAL"), Type("TIMESTAMP" | "DATE")) | (Type("NULL"), Type("TIMESTAMP")):
             return (INTERVAL, TIMESTAMP), TIMESTAMP
         case (Type("DATE"), Type("INT" | "BIGINT" | "NULL")):
             return (DATE, BIGINT), DATE
@@ -101,25 +80,15 @@ def _times_rule(types: Types) -> tuple[Types, Type] | None:
             return (INTERVAL, BIGINT), INTERVAL
         case (Type("INT" | "BIGINT" | "NULL"), Type("INTERVAL")):
             return (BIGINT, INTERVAL), INTERVAL
-    return _product_rule(types)
-
-
-def _divide_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    if kind is None:
-        return None
-    kind = BIGINT if kind == BIGINT else DOUBLE
-    return (kind, kind), kind
-
-
-def _modulo_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind, kind), kind)
-
-
-def _negate_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = INTERVAL if types == (INTERVAL,) else number(types)
-    return None if kind is None else ((kind,), kind)
+    if (pair := exact(types)) is None:
+        return numeric()(types)
+    left, right = pair
+    if left.scale + right.scale > MAX_PRECISION:
+        raise FunctionError(
+            f"the product of {left} and {right} has more than {MAX_PRECISION} digits after the point",
+            "CAST one of them to DOUBLE or to a DECIMAL of smaller scale.",
+        )
+    return pair, decimal(left.precision + right.precision, left.scale + right.scale)
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
@@ -144,11 +113,7 @@ def _subtract(left: Any, right: Any) -> Any:
             return (left - right) // CHRONON
         case date(), date():
             return (left - right).days
-    return _add(left, -right if not isinstance(right, Decimal) else right.copy_negate())
-
-
-def _multiply(left: Any, right: Any) -> Any:
-    return EXACT.multiply(left, right) if isinstance(left, Decimal) else left * right
+    return _add(left, _negate(right))
 
 
 def _divide(left: Any, right: Any) -> Any:
@@ -174,12 +139,9 @@ def _negate(value: Any) -> Any:
     return value.copy_negate() if isinstance(value, Decimal) else -value
 
 
-def _shift(value: int, bits: int) -> int | None:
-    """To the left if `bits` is positive; a value has 64 bits, and shifts by more are none."""
-    if not -64 < bits < 64:
-        return None
-    shifted = value << bits if bits >= 0 else value >> -bits
-    return (shifted + 2**63) % 2**64 - 2**63
+def _shift_left(value: int, places: int) -> int | None:
+    """The lowest 64 bits, of which the first is the sign."""
+    return ((value << places) + 2**63) % 2**64 - 2**63 if 0 <= places < 64 else None
 
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
@@ -226,9 +188,7 @@ def _minus(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
             return decimals.total(call, decimals.unscaled(left), 0 - decimals.unscaled(right))
         case "TIMESTAMP" | "DATE", _:
             return _moved(call.type, left, -right)
-        case "INTERVAL", "TIMESTAMP":
-            return left.to_physical() - right.to_physical()
-        case "INT", "DATE":
+        case ("INTERVAL", "TIMESTAMP") | ("INT", "DATE"):
             return left.to_physical() - right.to_physical()
     return _int64(call, lambda a, b: a - b, left, right)
 
@@ -266,14 +226,14 @@ def _divide_columns(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
 def _remainder_columns(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     match call.type.name:
         case "DOUBLE":
-            return pl.map_batches([left, right], _fmod, return_dtype=pl.Float64(), is_elementwise=True)
+            return columns.together(_fmod, left, right, kind=DOUBLE)
         case "DECIMAL":
             return decimals.scaled(_whole_remainder(decimals.unscaled(left), decimals.unscaled(right)), call.type)
     return _whole_remainder(left, right)
 
 
 def _whole_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    """The _whole_remainder with the sign of the dividend; Polars' has the sign of the divisor."""
+    """The remainder with the sign of the dividend; Polars' has the sign of the divisor."""
     return let(
         (left, right),
         lambda a, b: a % b,
@@ -282,7 +242,7 @@ def _whole_remainder(left: pl.Expr, right: pl.Expr) -> pl.Expr:
 
 
 def _fmod(pair: Sequence[pl.Series]) -> pl.Series:
-    """The exact _whole_remainder of DOUBLEs; Polars computes it from the rounded columns.quotient."""
+    """The exact remainder of DOUBLEs; Polars computes it from the rounded quotient."""
     left, right = pair
     with np.errstate(invalid="ignore"):
         result = pl.Series(np.fmod(left.to_numpy(), right.to_numpy()))
@@ -295,21 +255,17 @@ def _negate_columns(call: Call, value: pl.Expr) -> pl.Expr:
     return -value
 
 
-def _shift_columns(pair: Sequence[pl.Series], left: bool) -> pl.Series:
+def _shifted(shift: np.ufunc) -> Callable[..., pl.Expr]:
     """Bits moved; NULL unless the number of places is 0 to 63."""
-    value, places = (columns.stretched(column, pair) for column in pair)
-    possible = value.is_not_null() & places.is_between(0, 63)
-    amount = places.fill_null(0).cast(pl.Int64).to_numpy() & 63
-    bits = value.fill_null(0).to_numpy()
-    moved = np.left_shift(bits, amount) if left else np.right_shift(bits, amount)
-    return pl.select(pl.when(possible).then(pl.Series(moved))).to_series()
 
+    def column(pair: Sequence[pl.Series]) -> pl.Series:
+        value, places = (columns.stretched(column, pair) for column in pair)
+        possible = value.is_not_null() & places.is_between(0, 63)
+        amount = places.fill_null(0).cast(pl.Int64).to_numpy() & 63
+        moved = shift(value.fill_null(0).to_numpy(), amount)
+        return pl.select(pl.when(possible).then(pl.Series(moved))).to_series()
 
-def _shifted(left: bool) -> Callable[..., pl.Expr]:
-    def shifted(_: Call, value: pl.Expr, places: pl.Expr) -> pl.Expr:
-        return columns.together(partial(_shift_columns, left=left), value, places, kind=BIGINT)
-
-    return shifted
+    return lambda _, value, places: columns.together(column, value, places, kind=BIGINT)
 
 
 def _gcds(pair: Sequence[pl.Series]) -> pl.Series:
@@ -320,15 +276,11 @@ def _gcds(pair: Sequence[pl.Series]) -> pl.Series:
     return pl.select(pl.when(present & (divisor >= 0)).then(divisor)).to_series()
 
 
-def _gcd(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    return columns.together(_gcds, left, right, kind=BIGINT)
-
-
-def _lcm(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _lcm(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     # The divisor as 128 bits: that of the least BIGINT and itself has no 64.
     return let(
         (left, right),
-        lambda a, b: _gcd(call, a, b).cast(pl.Int128).fill_null(2**63),
+        lambda a, b: columns.together(_gcds, a, b, kind=BIGINT).cast(pl.Int128).fill_null(2**63),
         lambda a, b, g: pl.when(g == 0).then(0).otherwise(a.cast(pl.Int128) // g * b.cast(pl.Int128)).abs(),
         lambda a, b, g, product: product.cast(pl.Int64, strict=False),
     )
@@ -373,23 +325,26 @@ FAMILY: Final = (
              duckdb={"DECIMAL, DECIMAL": _duckdb_decimals, "DOUBLE, DOUBLE": "({0} - {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} - {1}, {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}add_double({0}, -{1})"}),
-    Function("*", "a * b", "Product; also INTERVAL * integer.", 2, 2, _times_rule, _multiply, _times,
+    Function("*", "a * b", "Product; also INTERVAL * integer.", 2, 2, _times_rule,
+             lambda a, b: EXACT.multiply(a, b) if isinstance(a, Decimal) else a * b, _times,
              sql={"BIGINT, BIGINT": "{h}multiply({0}, {1})"},
              duckdb={"DECIMAL, DECIMAL": _duckdb_decimals, "DOUBLE, DOUBLE": "({0} * {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} * {1}, {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}multiply_double({0}, {1})"}),
     Function("/", "a / b", "Quotient; of integers, truncated toward zero. NULL if b is 0.",
-             2, 2, _divide_rule, _divide, _divide_columns, sql={"BIGINT, BIGINT": "{h}quotient({0}, {1})"},
+             2, 2, lambda types: _BITS(types) or all_of(DOUBLE, DOUBLE)(types), _divide, _divide_columns,
+             sql={"BIGINT, BIGINT": "{h}quotient({0}, {1})"},
              duckdb={"DOUBLE, DOUBLE": "({0} / nullif({1}, 0e0))"},
              postgresql={"DOUBLE, DOUBLE": "{h}divide_double({0}, nullif({1}, 0))"}),
     Function("%", "a % b", "Remainder with the sign of a. NULL if b is 0.",
-             2, 2, _modulo_rule, _remainder, _remainder_columns, aliases=("mod",),
+             2, 2, numeric(), _remainder, _remainder_columns, aliases=("mod",),
              sql={"BIGINT, BIGINT": "{h}remainder({0}, {1})"},
              duckdb={"DECIMAL, DECIMAL": "CAST({0} % nullif({1}, 0) AS DECIMAL({p},{s}))",
                      "DOUBLE, DOUBLE": "{h}remainder_double({0}, {1})"},
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} % nullif({1}, 0), {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}remainder_double({0}, nullif({1}, 0))"}),
-    Function("neg", "-a", "The number or INTERVAL with the other sign.", 1, 1, _negate_rule, _negate, _negate_columns,
+    Function("neg", "-a", "The number or INTERVAL with the other sign.", 1, 1,
+             lambda types: (types, INTERVAL) if types == (INTERVAL,) else numeric()(types), _negate, _negate_columns,
              sql={"BIGINT": "{h}subtract(CAST(0 AS BIGINT), {0})", "*": "(-{0})"}),
     Function("&", "a & b", "The bits that both whole numbers have.", 2, 2, _BITS, operator.and_, lambda _, a, b: a & b,
              sql="({0} & {1})"),
@@ -399,15 +354,15 @@ FAMILY: Final = (
              2, 2, _BITS, operator.xor, lambda _, a, b: a ^ b, duckdb="xor({0}, {1})", postgresql="({0} # {1})"),
     Function("~", "~a", "All 64 bits inverted.", 1, 1, _BITS, operator.invert, lambda _, a: -1 - a, sql="(~{0})"),
     Function("<<", "a << n", "The 64 bits of a, n places to the left; NULL unless n is 0 to 63.",
-             2, 2, _SHIFT, lambda a, n: None if n < 0 else _shift(a, n), _shifted(left=True),
+             2, 2, _SHIFT, _shift_left, _shifted(np.left_shift),
              sql="{h}shift_left({0}, {1})"),
     Function(">>", "a >> n", "The 64 bits of a, n places to the right, the sign kept; NULL unless n is 0 to 63.",
-             2, 2, _SHIFT, lambda a, n: None if n < 0 else _shift(a, -n), _shifted(left=False),
+             2, 2, _SHIFT, lambda a, n: a >> n if 0 <= n < 64 else None, _shifted(np.right_shift),
              sql="CASE WHEN {1} BETWEEN 0 AND 63 THEN {0} >> {1} END"),
     Function("div", "div(a, b)", "The quotient of whole numbers, truncated toward zero. NULL if b is 0.",
              2, 2, _BITS, _divide, _divide_columns, sql="{h}quotient({0}, {1})"),
     Function("gcd", "gcd(a, b)", "The greatest common divisor of whole numbers.",
-             2, 2, _BITS, math.gcd, _gcd, sql="{h}gcd({0}, {1})"),
+             2, 2, _BITS, math.gcd, lambda _, a, b: columns.together(_gcds, a, b, kind=BIGINT), sql="{h}gcd({0}, {1})"),
     Function("lcm", "lcm(a, b)", "The least common multiple of whole numbers; NULL beyond BIGINT.",
              2, 2, _BITS, math.lcm, _lcm, sql="{h}lcm({0}, {1})"),
 )  # fmt: skip

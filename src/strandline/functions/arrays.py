@@ -10,7 +10,7 @@ import numpy as np
 from strandline.core.lazy import pl
 from strandline.core.types import BIGINT, BOOLEAN, INT, INTERVAL, VARCHAR, Type, array_of
 from strandline.functions.signatures import Function, Types, castable, meet, widens
-from strandline.logical.expressions import Call, Value
+from strandline.logical.expressions import Call
 from strandline.logical.values import compare
 from strandline.runtime.kernels.columns import let, stretched, together
 from strandline.runtime.kernels.lists import elements, with_elements
@@ -31,10 +31,6 @@ def _subscript_rule(types: Types) -> tuple[Types, Type] | None:
     return ((array, BIGINT), array.element) if array.element is not None and widens(index_type, BIGINT) else None
 
 
-def _cardinality_rule(types: Types) -> tuple[Types, Type] | None:
-    return None if types[0].element is None else (types, INT)
-
-
 def _contains_rule(types: Types) -> tuple[Types, Type] | None:
     array, value = types
     kind = None if array.element is None else meet((array.element, value))
@@ -49,11 +45,6 @@ def _to_string_rule(types: Types) -> tuple[Types, Type] | None:
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
-
-
-def _element_at(array: tuple[Any, ...], index: int) -> Value:
-    result: Value = array[index - 1] if 1 <= index <= len(array) else None
-    return result
 
 
 def _contains(array: tuple[Any, ...] | None, value: Any) -> bool | None:
@@ -82,15 +73,16 @@ def _subscript(_: Call, array: pl.Expr, index: pl.Expr) -> pl.Expr:
     )
 
 
-def _contains_columns(columns: Sequence[pl.Series]) -> pl.Series:
-    lists, values = (stretched(column, columns) for column in columns)
-    content, sizes = elements(lists)
-    row_of = np.repeat(np.arange(len(lists)), sizes)
-    equal = (content == values[row_of]).fill_null(False).to_numpy()
-    holds = np.bincount(row_of[equal], minlength=len(lists)) > 0
-    unknown = np.bincount(row_of[content.is_null().to_numpy()], minlength=len(lists)) > 0
-    decided = pl.Series(holds | ~unknown) & lists.is_not_null() & (values.is_not_null() | pl.Series(sizes == 0))
-    return pl.select(pl.when(decided).then(pl.Series(holds))).to_series()
+def _contains_columns(_: Call, array: pl.Expr, value: pl.Expr) -> pl.Expr:
+    return let(
+        (array, value),
+        lambda a, v: (
+            pl.when(a.list.contains(v, nulls_equal=False))
+            .then(True)
+            .when((a.list.len() == 0) | (v.is_not_null() & ~a.list.contains(None)))
+            .then(False)
+        ),
+    )
 
 
 def _to_string_columns(_: Call, array: pl.Expr, separator: pl.Expr, null: pl.Expr | None = None) -> pl.Expr:
@@ -113,14 +105,15 @@ FAMILY: Final = (
              lambda _, *values: pl.concat_list(values), strict=False,
              duckdb="CAST([{all}] AS {t})", postgresql="CAST(ARRAY[{all}] AS {t})"),
     Function("[]", "a[i]", "The i-th element of an array, counted from 1; NULL if there is none.",
-             2, 2, _subscript_rule, _element_at, _subscript,
+             2, 2, _subscript_rule, lambda a, i: a[i - 1] if 1 <= i <= len(a) else None, _subscript,
              sql="CASE WHEN {1} BETWEEN 1 AND 2147483647 THEN ({0})[CAST({1} AS INTEGER)] END"),
     Function("cardinality", "cardinality(a)", "How many elements an array has, NULLs too.",
-             1, 1, _cardinality_rule, len, lambda _, a: a.list.len().cast(pl.Int32),
+             1, 1, lambda types: None if types[0].element is None else (types, INT), len,
+             lambda _, a: a.list.len().cast(pl.Int32),
              duckdb="CAST(len({0}) AS INTEGER)", postgresql="CAST(cardinality({0}) AS INTEGER)"),
     Function("array_contains", "array_contains(a, x)",
              "Whether x is an element; NULL if none equals it and one is NULL.",
-             2, 2, _contains_rule, _contains, lambda _, a, x: together(_contains_columns, a, x, kind=BOOLEAN),
+             2, 2, _contains_rule, _contains, _contains_columns,
              strict=False, duckdb="{h}holds({0}, {1})", postgresql="({1} = ANY ({0}))"),
     Function("array_to_string", "array_to_string(a, s, null)",
              "The elements as text, separated by s; NULLs are left out, or stand as the third argument.",

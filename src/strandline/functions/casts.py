@@ -15,7 +15,6 @@ from strandline.core.types import MAX_PRECISION, VARCHAR, Type
 from strandline.functions import decimals
 from strandline.logical.values import BLANKS, FALSE_TEXTS, TIMESTAMP_TEXT, TRUE_TEXTS
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, mapped, polars_type
-from strandline.runtime.kernels.lists import elements, with_elements
 
 
 def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
@@ -27,9 +26,11 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
             return value.cast(dtype)
         case "ARRAY", "ARRAY":
             assert source.element is not None and target.element is not None
-            return mapped(value, partial(_cast_elements, source.element, target.element), target)
-        case _, "VARCHAR":
-            return _text_of(value, source)
+            return value.list.eval(cast_column(pl.element(), source.element, target.element))
+        case "TIMESTAMP", "VARCHAR":
+            return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
+        case "DOUBLE", "VARCHAR":
+            return mapped(value, _texts_of_doubles, VARCHAR)
         case "VARCHAR", _:
             return cast_text(value, target)
         case "DOUBLE", "INT" | "BIGINT":
@@ -44,14 +45,6 @@ def cast_column(value: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case _, "BOOLEAN":
             return value != 0
     return value.cast(dtype, strict=False)
-
-
-def _cast_elements(source: Type, target: Type, lists: pl.Series) -> pl.Series:
-    content, sizes = elements(lists)
-    if not len(content):  # Polars has functions that give one row for none
-        return with_elements(lists, pl.Series([], dtype=polars_type(target)), sizes)
-    changed = content.alias("value").to_frame().select(cast_column(pl.col("value"), source, target))
-    return with_elements(lists, changed.to_series(), sizes)
 
 
 def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
@@ -74,15 +67,6 @@ def cast_text(column: pl.Expr, kind: Type) -> pl.Expr:
         case "TIMESTAMP":
             return mapped(text, _timestamps_of_texts, kind)
     raise AssertionError(f"no text denotes a value of type {kind}")
-
-
-def _text_of(value: pl.Expr, source: Type) -> pl.Expr:
-    match source.name:
-        case "TIMESTAMP":
-            return value.cast(pl.String).str.strip_chars_end("0").str.strip_chars_end(".")
-        case "DOUBLE":
-            return mapped(value, _texts_of_doubles, VARCHAR)
-    return value.cast(pl.String)
 
 
 def _texts_of_doubles(values: pl.Series) -> pl.Series:
@@ -123,11 +107,7 @@ def _decimals_of_texts(kind: Type, texts: pl.Series) -> pl.Series:
 
 
 _PLAIN_DATE: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
-
-
 _PLAIN_TIMESTAMP: Final = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?$"
-
-
 _ZONED_TIMESTAMP: Final = _PLAIN_TIMESTAMP[:-1] + "(?:Z|[+-][0-9]{2}:[0-9]{2})$"
 
 

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import reduce
 from typing import Any, Final
 
 from strandline.core.lazy import pl
-from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type
+from strandline.core.types import BOOLEAN, NULL, VARCHAR
 from strandline.functions.oracles import SqlCall
-from strandline.functions.signatures import Function, Types, alike, all_of, comparable
+from strandline.functions.signatures import Function, alike, all_of, comparable
 from strandline.logical.expressions import Call, Literal, Value
 from strandline.logical.values import best, compare
-from strandline.runtime.kernels.columns import Step, let, polars_type
+from strandline.runtime.kernels.columns import let, polars_type
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
-
-
-def _is_null_rule(types: Types) -> tuple[Types, Type] | None:
-    return (VARCHAR if types[0] == NULL else types[0],), BOOLEAN
 
 
 def _and(*values: Any) -> Value:
@@ -40,11 +37,6 @@ def _in(*values: Any) -> Value:
     return _or(*(_equal(values[0], item) for item in values[1:]))
 
 
-def _nullif(left: Any, right: Any) -> Value:
-    result: Value = None if _equal(left, right) else left
-    return result
-
-
 def _extreme(sign: int) -> Callable[..., Value]:
     def extreme(*values: Any) -> Value:
         present = [value for value in values if value is not None]
@@ -65,27 +57,18 @@ def _in_columns(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
     return pl.when(listed).then(True).otherwise(None) if None in literals else listed
 
 
-def _nullif_columns(_: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
-    return let((left, right), lambda a, b: pl.when(a == b).then(None).otherwise(a))
+def _extreme_columns(sign: int) -> Callable[..., pl.Expr]:
+    """Polars' own functions take NaN for a missing value."""
 
+    def better(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+        return pl.when(a.is_null() | (b > a if sign > 0 else b < a)).then(b).otherwise(a)
 
-def _greatest(call: Call, *values: pl.Expr) -> pl.Expr:
-    if call.type.name != "DOUBLE":
-        return pl.max_horizontal(values)
-    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b > a)).then(b).otherwise(a))
+    def extreme(call: Call, *values: pl.Expr) -> pl.Expr:
+        if call.type.name != "DOUBLE":
+            return pl.max_horizontal(values) if sign > 0 else pl.min_horizontal(values)
+        return reduce(lambda a, b: let((a, b), better), values)
 
-
-def _least(call: Call, *values: pl.Expr) -> pl.Expr:
-    if call.type.name != "DOUBLE":
-        return pl.min_horizontal(values)
-    return _pairwise(values, lambda a, b: pl.when(a.is_null() | (b < a)).then(b).otherwise(a))
-
-
-def _pairwise(values: Sequence[pl.Expr], choose: Step) -> pl.Expr:
-    result = values[0]
-    for value in values[1:]:
-        result = let((result, value), choose)
-    return result
+    return extreme
 
 
 def _infix(word: str) -> Callable[[SqlCall], str]:
@@ -116,7 +99,8 @@ FAMILY: Final = (
              2, None, _TRUTH, _or, lambda _, *parts: pl.any_horizontal(parts), strict=False, sql=_infix("OR")),
     Function("not", "NOT a", "The opposite truth value.", 1, 1, _TRUTH, lambda a: not a, lambda _, a: ~a,
              sql="(NOT {0})"),
-    Function("is_null", "a IS NULL", "Whether there is no value.", 1, 1, _is_null_rule, lambda a: a is None,
+    Function("is_null", "a IS NULL", "Whether there is no value.", 1, 1,
+             lambda types: ((VARCHAR if types[0] == NULL else types[0],), BOOLEAN), lambda a: a is None,
              lambda _, a: a.is_null(), strict=False, sql="({0} IS NULL)"),
     Function("in", "a IN (b, …)", "Whether a equals one of the others; NULL if none does and one is NULL.",
              2, None, _COMPARE, _in, _in_columns, strict=False, sql="({0} IN ({rest}))"),
@@ -124,9 +108,11 @@ FAMILY: Final = (
              1, None, alike(None), lambda *values: next((value for value in values if value is not None), None),
              lambda _, *values: pl.coalesce(values), strict=False, sql="coalesce({all})", aliases=("ifnull",)),
     Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.",
-             2, 2, comparable(None), _nullif, _nullif_columns, strict=False, sql="nullif({all})"),
+             2, 2, comparable(None), lambda a, b: None if _equal(a, b) else a,
+             lambda _, *both: let(both, lambda a, b: pl.when(a == b).then(None).otherwise(a)), strict=False,
+             sql="nullif({all})"),
     Function("greatest", "greatest(a, …)", "The greatest argument that is not NULL.",
-             1, None, comparable(None), _extreme(1), _greatest, strict=False, sql="greatest({all})"),
+             1, None, comparable(None), _extreme(1), _extreme_columns(1), strict=False, sql="greatest({all})"),
     Function("least", "least(a, …)", "The least argument that is not NULL.",
-             1, None, comparable(None), _extreme(-1), _least, strict=False, sql="least({all})"),
+             1, None, comparable(None), _extreme(-1), _extreme_columns(-1), strict=False, sql="least({all})"),
 )  # fmt: skip

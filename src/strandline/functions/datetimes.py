@@ -3,56 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Final
 
 from strandline.core.lazy import pl
 from strandline.core.temporal import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
-from strandline.core.types import DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR, Type
+from strandline.core.types import DATE, DOUBLE, INT, INTERVAL, TIMESTAMP, VARCHAR
 from strandline.functions.oracles import SqlCall
-from strandline.functions.signatures import Function, FunctionError, Types, fixed
+from strandline.functions.signatures import Function, FunctionError, fixed
 from strandline.logical.expressions import Call, Expression, Literal
 from strandline.logical.values import CHRONON, EPOCH, in_calendar
 from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, bound, let, quotient, within
-
-# The units of date_trunc, with the granularity of what is truncated to them.
-_TRUNCATED: Final[Mapping[str, int]] = {
-    "microsecond": MICROSECOND,
-    "millisecond": MILLISECOND,
-    "second": SECOND,
-    "minute": MINUTE,
-    "hour": HOUR,
-    **dict.fromkeys(("day", "week", "month", "quarter", "year", "decade", "century", "millennium"), DAY),
-}
-TRUNC_UNITS: Final = tuple(_TRUNCATED)
-
-# The parts of an instant that EXTRACT and date_part take out. Each is a function of its own.
-PARTS: Final = (
-    "epoch",
-    "microseconds",
-    "milliseconds",
-    "second",
-    "minute",
-    "hour",
-    "day",
-    "dow",
-    "isodow",
-    "doy",
-    "week",
-    "month",
-    "quarter",
-    "year",
-    "isoyear",
-    "decade",
-    "century",
-    "millennium",
-)
 
 
 def trunc_unit(text: str) -> str | None:
     """The unit of TRUNC_UNITS that `text` names in any case, singular or plural."""
     unit = _singular(text)
-    return unit if unit in TRUNC_UNITS else None
+    return unit if unit in _UNITS else None
 
 
 def part_of(text: str) -> str | None:
@@ -70,35 +38,11 @@ def _singular(text: str) -> str:
 
 
 def _date_trunc(unit: str, moment: datetime) -> datetime | None:
-    midnight = moment.replace(hour=0, minute=0, second=0, microsecond=0)
-    match trunc_unit(unit):
-        case "microsecond":
-            return moment
-        case "millisecond":
-            return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
-        case "second":
-            return moment.replace(microsecond=0)
-        case "minute":
-            return moment.replace(second=0, microsecond=0)
-        case "hour":
-            return moment.replace(minute=0, second=0, microsecond=0)
-        case "day":
-            return midnight
-        case "week":  # weeks begin on Monday
-            return midnight - timedelta(days=moment.weekday())
-        case "month":
-            return midnight.replace(day=1)
-        case "quarter":
-            return midnight.replace(month=(moment.month - 1) // 3 * 3 + 1, day=1)
-        case "year":
-            return midnight.replace(month=1, day=1)
-        case "decade":  # the first one begins in the year 0, which the calendar does not have
-            return midnight.replace(moment.year // 10 * 10, 1, 1) if moment.year >= 10 else None
-        case "century":
-            return midnight.replace((moment.year - 1) // 100 * 100 + 1, 1, 1)
-        case "millennium":
-            return midnight.replace((moment.year - 1) // 1000 * 1000 + 1, 1, 1)
-    raise AssertionError(f"date_trunc('{unit}', …) passed the check of its unit")
+    return _UNITS[_singular(unit)].start(moment)
+
+
+def _midnight(moment: datetime) -> datetime:
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
 def _literal_unit(arguments: Sequence[Expression]) -> None:
@@ -134,10 +78,6 @@ def _to_timestamp(seconds: float) -> datetime | None:
     return in_calendar(lambda: EPOCH + round(seconds * 1e6) * CHRONON)
 
 
-def _epoch_rule(types: Types) -> tuple[Types, Type] | None:
-    return ((INTERVAL,), DOUBLE) if types == (INTERVAL,) else _SECONDS(types)
-
-
 def _epoch(moment: datetime | int) -> float:
     return float(moment if isinstance(moment, int) else (moment - EPOCH) // CHRONON) / 1e6
 
@@ -148,79 +88,38 @@ def _microseconds(moment: datetime) -> int:
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
 
-_POLARS_UNITS: Final[Mapping[str, str]] = {
-    "microsecond": "1us",
-    "millisecond": "1ms",
-    "second": "1s",
-    "minute": "1m",
-    "hour": "1h",
-    "day": "1d",
-    "week": "1w",
-    "month": "1mo",
-    "quarter": "1q",
-    "year": "1y",
-}
-
 
 def _date_trunc_columns(call: Call, _: pl.Expr, moment: pl.Expr) -> pl.Expr:
-    unit = _unit_of(call)
-    return _LONG_SPANS[unit](moment) if unit in _LONG_SPANS else moment.dt.truncate(_POLARS_UNITS[unit])
+    columns = _UNITS[_unit_name(call)].columns
+    return moment.dt.truncate(columns) if isinstance(columns, str) else columns(moment)
 
 
-def _span(years: int, first: int) -> Callable[[pl.Expr], pl.Expr]:
-    """The start of a span of years; the spans begin with the years that leave `first` when divided by it."""
-
-    def start(moment: pl.Expr) -> pl.Expr:
-        year = moment.dt.year().cast(pl.Int64)
-        return let(((year - first) // years * years + first,), lambda y: _instant(_days_before(y), pl.lit(0)))
-
-    return start
-
-
-def _instant(days: pl.Expr, micros: pl.Expr) -> pl.Expr:
-    """An instant some days and microseconds after the start of 1970; NULL outside of the calendar."""
-    return within(days * DAY + micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
-
-
-def _days_before(year: pl.Expr) -> pl.Expr:
-    """From 1970 to the first of January, by the rule of leap years."""
-    last = year - 1
-    return last * 365 + last // 4 - last // 100 + last // 400 - 719_162
+def _instant(micros: pl.Expr) -> pl.Expr:
+    """The instant some microseconds after the start of 1970; NULL outside of the calendar."""
+    return within(micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
 
 
 def _days(year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    """From 1970 to a day; NULL if there is no such day."""
+    """From 1970 to a day; NULL if there is no such day, for which Polars raises."""
     return let(
-        (year.cast(pl.Int64), month.cast(pl.Int64), day.cast(pl.Int64)),
-        lambda y, m, d: (y % 4 == 0) & ((y % 100 != 0) | (y % 400 == 0)),
-        # Months before this one, if February had 30 days, less what it lacks.
-        lambda y, m, d, leap: (367 * m - 362) // 12 - pl.when(m > 2).then(2 - leap.cast(pl.Int64)).otherwise(0),
-        lambda y, m, d, leap, before: pl.when(m == 2).then(28 + leap.cast(pl.Int64)).otherwise(30 + (m + m // 8) % 2),
-        lambda y, m, d, leap, before, length: pl.when(
-            y.is_between(1, 9999) & m.is_between(1, 12) & (d >= 1) & (d <= length)
-        ).then(_days_before(y) + before + d - 1),
+        (year, month, day),
+        lambda y, m, d: pl.date(pl.when(y.is_between(1, 9999)).then(y), pl.when(m.is_between(1, 12)).then(m), 1),
+        lambda y, m, d, first: pl.when(d.is_between(1, first.dt.days_in_month())).then(first.to_physical() + d - 1),
     )
-
-
-def _make_date(_: Call, year: pl.Expr, month: pl.Expr, day: pl.Expr) -> pl.Expr:
-    return _days(year, month, day).cast(pl.Int32).cast(pl.Date)
 
 
 def _make_timestamp_columns(_: Call, *parts: pl.Expr) -> pl.Expr:
     year, month, day, hour, minute, second = parts
     return bound(
-        (_days(year, month, day), hour.cast(pl.Int64), minute.cast(pl.Int64), second),
+        (_days(year, month, day).cast(pl.Int64), hour.cast(pl.Int64), minute.cast(pl.Int64), second),
         lambda d, h, m, s: (s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False),
         lambda d, h, m, s, micros: pl.when(
             h.is_between(0, 24) & m.is_between(0, 59) & micros.is_between(0, MINUTE)
         ).then(h * HOUR + m * MINUTE + micros),
-        lambda d, h, m, s, micros, since_midnight: _instant(d, pl.when(since_midnight <= DAY).then(since_midnight)),
+        lambda d, h, m, s, micros, since_midnight: _instant(
+            d * DAY + pl.when(since_midnight <= DAY).then(since_midnight)
+        ),
     )
-
-
-def _to_timestamp_columns(_: Call, seconds: pl.Expr) -> pl.Expr:
-    micros = (seconds * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False)
-    return within(micros, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us"))
 
 
 def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr) -> pl.Expr:
@@ -228,7 +127,7 @@ def _date_bin_columns(_: Call, stride: pl.Expr, moment: pl.Expr, origin: pl.Expr
         (stride, moment.to_physical(), origin.to_physical()),
         lambda n, ts, start: pl.when(n > 0).then((ts - start) // n * n + start),
         # Far before the calendar it may wrap around, but then to far behind it.
-        lambda n, ts, start, begin: within(begin, FIRST_INSTANT, LAST_INSTANT, pl.Int64()).cast(pl.Datetime("us")),
+        lambda n, ts, start, begin: _instant(begin),
     )
 
 
@@ -236,27 +135,65 @@ def _microsecond_columns(moment: pl.Expr) -> pl.Expr:
     return moment.to_physical() % MINUTE
 
 
-def _epoch_columns(_: Call, moment: pl.Expr) -> pl.Expr:
-    return quotient(moment.to_physical().cast(pl.Float64), pl.lit(1e6))
+# ---- the units of date_trunc -----------------------------------------------------------------------------------------
 
 
-_LONG_SPANS: Final = {"decade": _span(10, 0), "century": _span(100, 1), "millennium": _span(1000, 1)}
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """A unit of date_trunc.
+
+    start        of the one that holds an instant; None if that is outside of the calendar
+    columns      the same over a column, or the name of the unit in Polars
+    granularity  of the starts
+    """
+
+    start: Callable[[datetime], datetime | None]
+    columns: str | Callable[[pl.Expr], pl.Expr]
+    granularity: int = DAY
 
 
-# ---- what a unit decides ---------------------------------------------------------------------------------------------
+def _years(count: int, first: int) -> _Unit:
+    """Spans of years; they begin with the years that leave `first` when divided by their length."""
+
+    def start(moment: datetime) -> datetime | None:
+        year = (moment.year - first) // count * count + first
+        return datetime(year, 1, 1) if year else None  # the calendar has no year 0
+
+    def start_columns(moment: pl.Expr) -> pl.Expr:
+        year = (moment.dt.year() - first) // count * count + first
+        return let((year,), lambda y: pl.datetime(pl.when(y > 0).then(y), 1, 1))
+
+    return _Unit(start, start_columns)
 
 
-def _unit_of(call: Call) -> str:
-    unit = call.arguments[0]
-    assert isinstance(unit, Literal), "the unit is checked when the query is bound"
-    name = trunc_unit(str(unit.value))
-    assert name is not None, "the unit is checked when the query is bound"
-    return name
+_UNITS: Final[Mapping[str, _Unit]] = {
+    "microsecond": _Unit(lambda ts: ts, "1us", MICROSECOND),
+    "millisecond": _Unit(lambda ts: ts.replace(microsecond=ts.microsecond // 1000 * 1000), "1ms", MILLISECOND),
+    "second": _Unit(lambda ts: ts.replace(microsecond=0), "1s", SECOND),
+    "minute": _Unit(lambda ts: ts.replace(second=0, microsecond=0), "1m", MINUTE),
+    "hour": _Unit(lambda ts: ts.replace(minute=0, second=0, microsecond=0), "1h", HOUR),
+    "day": _Unit(_midnight, "1d"),
+    "week": _Unit(lambda ts: _midnight(ts) - timedelta(days=ts.weekday()), "1w"),  # weeks begin on Monday
+    "month": _Unit(lambda ts: datetime(ts.year, ts.month, 1), "1mo"),
+    "quarter": _Unit(lambda ts: datetime(ts.year, (ts.month - 1) // 3 * 3 + 1, 1), "1q"),
+    "year": _Unit(lambda ts: datetime(ts.year, 1, 1), "1y"),
+    "decade": _years(10, 0),
+    "century": _years(100, 1),
+    "millennium": _years(1000, 1),
+}
+TRUNC_UNITS: Final = tuple(_UNITS)
+
+
+def _unit_name(call: Call) -> str:
+    match call.arguments[0]:
+        case Literal(str(text), _) if (name := trunc_unit(text)) is not None:
+            return name
+    raise AssertionError("the unit is checked when the query is bound")
 
 
 def _duckdb_date_trunc(call: SqlCall) -> str:
     """DuckDB's centuries begin a year too early."""
-    unit = _unit_of(call.expression)
+    unit = _unit_name(call.expression)
     if unit in ("century", "millennium"):
         years = 100 if unit == "century" else 1000
         first = f"(extract(year FROM {{1}}) - 1) // {years} * {years} + 1"
@@ -284,25 +221,7 @@ def _part(
                     sql=f"CAST(extract({name} FROM {{0}}) AS INTEGER)", cost=cost, granularity=granularity)  # fmt: skip
 
 
-FAMILY: Final = (
-    Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
-             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
-             sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
-             granularity=lambda call: _TRUNCATED[_unit_of(call)]),
-    Function("date_bin", "date_bin(stride, ts, origin)",
-             "The start of the span of that length, counted from the origin, that holds ts.",
-             3, 3, fixed(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _date_bin, _date_bin_columns,
-             sql="{h}bin({all})", cost=15),
-    Function("make_date", "make_date(year, month, day)", "A DATE; NULL if there is no such day.",
-             3, 3, fixed(DATE, INT, INT, INT), lambda *parts: in_calendar(lambda: date(*parts)), _make_date,
-             sql="{h}date_of({all})", cost=40),
-    Function("make_timestamp", "make_timestamp(year, month, day, hour, minute, second)",
-             "A TIMESTAMP, the seconds with their fraction; NULL if there is no such instant.",
-             6, 6, fixed(TIMESTAMP, INT, INT, INT, INT, INT, DOUBLE), _make_timestamp, _make_timestamp_columns,
-             sql="{h}moment_of({all})", cost=40),
-    Function("to_timestamp", "to_timestamp(seconds)", "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC.",
-             1, 1, fixed(TIMESTAMP, DOUBLE), _to_timestamp, _to_timestamp_columns,
-             sql="{h}moment_of_seconds({0})", cost=40),
+_PART_FUNCTIONS: Final = (
     _part("year", "The year.", lambda ts: ts.year, lambda ts: ts.dt.year()),
     _part("isoyear", "The year that the week belongs to.", lambda ts: ts.isocalendar()[0], lambda ts: ts.dt.iso_year()),
     _part("quarter", "The quarter, 1 to 4.", lambda ts: (ts.month + 2) // 3, lambda ts: ts.dt.quarter()),
@@ -332,6 +251,33 @@ FAMILY: Final = (
     _part("millennium", "The millennium; the third began in 2001.",
           lambda ts: (ts.year + 999) // 1000, lambda ts: (ts.dt.year() + 999) // 1000),
     Function("epoch", "epoch(ts)", "Seconds since 1970-01-01 00:00:00 UTC, or of an INTERVAL, with their fraction.",
-             1, 1, _epoch_rule, _epoch, _epoch_columns, sql="({h}micros({0}) / 1e6)",
+             1, 1, lambda types: (types, DOUBLE) if types == (INTERVAL,) else _SECONDS(types), _epoch,
+             lambda _, ts: quotient(ts.to_physical().cast(pl.Float64), pl.lit(1e6)),
+             sql="({h}micros({0}) / 1e6)",
              duckdb={"BIGINT": "({0} / 1e6)"}, postgresql={"BIGINT": "(CAST({0} AS DOUBLE PRECISION) / 1e6)"}),
+)  # fmt: skip
+PARTS: Final = tuple(function.name for function in _PART_FUNCTIONS)
+"""The parts of an instant that EXTRACT and date_part take out, each by the function of its name."""
+
+FAMILY: Final = (
+    Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
+             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
+             sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
+             granularity=lambda call: _UNITS[_unit_name(call)].granularity),
+    Function("date_bin", "date_bin(stride, ts, origin)",
+             "The start of the span of that length, counted from the origin, that holds ts.",
+             3, 3, fixed(TIMESTAMP, INTERVAL, TIMESTAMP, TIMESTAMP), _date_bin, _date_bin_columns,
+             sql="{h}bin({all})", cost=15),
+    Function("make_date", "make_date(year, month, day)", "A DATE; NULL if there is no such day.",
+             3, 3, fixed(DATE, INT, INT, INT), lambda *parts: in_calendar(lambda: date(*parts)),
+             lambda _, *parts: _days(*parts).cast(pl.Date), sql="{h}date_of({all})", cost=40),
+    Function("make_timestamp", "make_timestamp(year, month, day, hour, minute, second)",
+             "A TIMESTAMP, the seconds with their fraction; NULL if there is no such instant.",
+             6, 6, fixed(TIMESTAMP, INT, INT, INT, INT, INT, DOUBLE), _make_timestamp, _make_timestamp_columns,
+             sql="{h}moment_of({all})", cost=40),
+    Function("to_timestamp", "to_timestamp(seconds)", "The TIMESTAMP so many seconds after 1970-01-01 00:00:00 UTC.",
+             1, 1, fixed(TIMESTAMP, DOUBLE), _to_timestamp,
+             lambda _, s: _instant((s * 1e6).round(mode="half_to_even").cast(pl.Int64, strict=False)),
+             sql="{h}moment_of_seconds({0})", cost=40),
+    *_PART_FUNCTIONS,
 )  # fmt: skip

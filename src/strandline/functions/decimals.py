@@ -68,13 +68,6 @@ def product(call: Call, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     return scaled(product, call.type)
 
 
-def rounded(value: pl.Expr, zeros: int, scale: int, kind: Type) -> pl.Expr:
-    """Unscaled DECIMALs of scale `scale` rounded to a multiple of a power of ten, in the DECIMAL type `kind`."""
-    if kind.scale < scale:  # round(x) and the like: the digits go away
-        return fitted(drop_digits(value, scale - kind.scale), kind)
-    return fitted(round_integer(value, zeros), kind)
-
-
 def round_integer(value: pl.Expr, zeros: int) -> pl.Expr:
     """128-bit integers rounded half away from zero to a multiple of a power of ten."""
     if zeros <= 0:

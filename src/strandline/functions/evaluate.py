@@ -12,16 +12,7 @@ import pyarrow as pa
 
 from strandline.core.types import arrow_type
 from strandline.functions.registry import FUNCTIONS
-from strandline.logical.expressions import (
-    Call,
-    Case,
-    Cast,
-    ColumnRef,
-    Expression,
-    Literal,
-    UserCall,
-    Value,
-)
+from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, Value
 from strandline.logical.values import cast, fit
 
 

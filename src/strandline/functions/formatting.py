@@ -6,12 +6,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final, TypeAlias
 
 from strandline.core.lazy import pl
-from strandline.core.temporal import DAY, HOUR, MICROSECOND, MILLISECOND, MINUTE, SECOND
+from strandline.core.temporal import DAY, HOUR, MICROSECOND, MILLISECOND, SECOND
 from strandline.core.types import TIMESTAMP, VARCHAR
+from strandline.functions import datetimes
 from strandline.functions.oracles import SqlCall
 from strandline.functions.signatures import Function, FunctionError, fixed
 from strandline.logical.expressions import Call, Expression, Literal
@@ -36,33 +37,31 @@ class _Part:
     granularity: int = DAY
 
 
+def _field(name: str) -> _Part:
+    """The same as a function of this name gives."""
+    function = next(function for function in datetimes.FAMILY if function.name == name)
+    assert isinstance(function.granularity, int), "a field that stays for a while"
+    column = partial(function.vectorized, None)
+    return _Part(function.meaning, column, f"extract({name} FROM {{0}})", function.granularity)
+
+
+_FIELDS: Final = ("year", "isoyear", "century", "quarter", "month", "week", "day", "doy", "isodow", "hour", "minute")
 _PARTS: Final[Mapping[str, _Part]] = {
-    "year": _Part(lambda ts: ts.year, lambda ts: ts.dt.year(), "extract(year FROM {0})"),
-    "isoyear": _Part(lambda ts: ts.isocalendar()[0], lambda ts: ts.dt.iso_year(), "extract(isoyear FROM {0})"),
-    "century": _Part(lambda ts: (ts.year + 99) // 100, lambda ts: (ts.dt.year() + 99) // 100,
-                     "extract(century FROM {0})"),
-    "quarter": _Part(lambda ts: (ts.month + 2) // 3, lambda ts: ts.dt.quarter(), "extract(quarter FROM {0})"),
-    "month": _Part(lambda ts: ts.month, lambda ts: ts.dt.month(), "extract(month FROM {0})"),
-    "week": _Part(lambda ts: ts.isocalendar()[1], lambda ts: ts.dt.week(), "extract(week FROM {0})"),
+    **{name: _field(name) for name in _FIELDS},
     "week of year": _Part(lambda ts: (ts.timetuple().tm_yday + 6) // 7, lambda ts: (ts.dt.ordinal_day() + 6) // 7,
                           "((extract(doy FROM {0}) - 1) // 7 + 1)"),
     "week of month": _Part(lambda ts: (ts.day + 6) // 7, lambda ts: (ts.dt.day() + 6) // 7,
                            "((extract(day FROM {0}) - 1) // 7 + 1)"),
-    "day": _Part(lambda ts: ts.day, lambda ts: ts.dt.day(), "extract(day FROM {0})"),
-    "day of year": _Part(lambda ts: ts.timetuple().tm_yday, lambda ts: ts.dt.ordinal_day(), "extract(doy FROM {0})"),
     "weekday from Sunday": _Part(lambda ts: ts.isoweekday() % 7 + 1, lambda ts: ts.dt.weekday() % 7 + 1,
                                  "(extract(dow FROM {0}) + 1)"),
-    "weekday": _Part(lambda ts: ts.isoweekday(), lambda ts: ts.dt.weekday(), "extract(isodow FROM {0})"),
     "julian day": _Part(lambda ts: (ts - EPOCH).days + _JULIAN_EPOCH,
                         lambda ts: ts.to_physical() // DAY + _JULIAN_EPOCH,
                         "CAST(julian(CAST({0} AS DATE)) AS BIGINT)"),
     "half": _Part(lambda ts: ts.hour // 12 + 1, lambda ts: ts.dt.hour() // 12 + 1,
                   "CASE WHEN extract(hour FROM {0}) < 12 THEN 1 ELSE 2 END", HOUR),
-    "hour": _Part(lambda ts: ts.hour, lambda ts: ts.dt.hour(), "extract(hour FROM {0})", HOUR),
     "hour of half": _Part(
         lambda ts: (ts.hour + 11) % 12 + 1, lambda ts: (ts.dt.hour() + 11) % 12 + 1,
         "CASE WHEN extract(hour FROM {0}) % 12 = 0 THEN 12 ELSE extract(hour FROM {0}) % 12 END", HOUR),
-    "minute": _Part(lambda ts: ts.minute, lambda ts: ts.dt.minute(), "extract(minute FROM {0})", MINUTE),
     "second": _Part(lambda ts: ts.second, lambda ts: ts.dt.second(), "extract(second FROM {0})", SECOND),
     "second of day": _Part(
         lambda ts: ts.hour * 3600 + ts.minute * 60 + ts.second, lambda ts: ts.to_physical() % DAY // SECOND,
@@ -107,10 +106,10 @@ _NUMBERS: Final[Mapping[str, _Digits]] = {
     "WW": _Digits("week of year", 2),
     "W": _Digits("week of month", 1),
     "IW": _Digits("week", 2),
-    "DDD": _Digits("day of year", 3),
+    "DDD": _Digits("doy", 3),
     "DD": _Digits("day", 2),
     "D": _Digits("weekday from Sunday", 1),
-    "ID": _Digits("weekday", 1),
+    "ID": _Digits("isodow", 1),
     "J": _Digits("julian day", 1),
     "HH24": _Digits("hour", 2),
     "HH12": _Digits("hour of half", 2),
@@ -125,8 +124,8 @@ _NUMBERS: Final[Mapping[str, _Digits]] = {
 _NAMES: Final[Mapping[str, _Name]] = {
     "Month": _Name("month", _MONTHS),
     "Mon": _Name("month", tuple(month[:3] for month in _MONTHS)),
-    "Day": _Name("weekday", _DAYS),
-    "Dy": _Name("weekday", tuple(day[:3] for day in _DAYS)),
+    "Day": _Name("isodow", _DAYS),
+    "Dy": _Name("isodow", tuple(day[:3] for day in _DAYS)),
 }
 _HALVES: Final = {"AM": ("AM", "PM"), "PM": ("AM", "PM"), "A.M.": ("A.M.", "P.M."), "P.M.": ("A.M.", "P.M.")}
 
@@ -134,10 +133,6 @@ _WORDS: Final = sorted((*_NUMBERS, *(name.upper() for name in _NAMES), *_HALVES)
 _LEXER: Final = re.compile(
     rf'"([^"]*)"|(FM)?({"|".join(map(re.escape, _WORDS))})|([^A-Za-z"])', re.IGNORECASE | re.DOTALL
 )
-
-
-class _FormatError(ValueError):
-    """A form holds a word without a meaning."""
 
 
 @lru_cache(maxsize=256)
@@ -148,7 +143,8 @@ def _tokens(form: str) -> tuple[_Token, ...]:
     while at < len(form):
         match = _LEXER.match(form, at)
         if match is None:
-            raise _FormatError(form[at:])
+            hint = 'Put literal text in double quotes: "T".'
+            raise FunctionError(f"invalid format of to_char: {form[at:]}", hint, 1)
         quoted, full, word, other = match.groups()
         tokens.append(_token(word, full is not None) if word else quoted if quoted is not None else other)
         at = match.end()
@@ -240,13 +236,8 @@ def _literal_form(arguments: Sequence[Expression]) -> None:
         case Literal(None, _):
             return
         case Literal(str(form), _):
-            try:
-                _tokens(form)
-                return
-            except _FormatError as error:
-                raise FunctionError(
-                    f"invalid format of to_char: {error}", 'Put literal text in double quotes: "T".', 1
-                ) from None
+            _tokens(form)
+            return
     raise FunctionError("the format of to_char must be a text literal", "Write to_char(ts, 'YYYY-MM-DD').", 1)
 
 

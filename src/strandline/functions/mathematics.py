@@ -24,16 +24,37 @@ from strandline.functions.signatures import Function, fixed
 from strandline.logical.expressions import Call
 from strandline.runtime.kernels import elementary
 from strandline.runtime.kernels import elementary_tables as tables
-from strandline.runtime.kernels.columns import bound, let, stretched, together
+from strandline.runtime.kernels.columns import let, stretched, together
 from strandline.runtime.kernels.elementary import COSINE, SINE, TANGENT, Bits, Doubles, Mask
 
 Loop: TypeAlias = Callable[..., tuple[Doubles, Mask]]  # results, and which of them are undecided
+Domain: TypeAlias = Callable[..., Any]  # of DOUBLEs or of arrays of them: where there is no real result
+
+# ---- where there is no real result -----------------------------------------------------------------------------------
+
+
+def _not_positive(x: Any) -> Any:
+    return x <= 0
+
+
+def _beyond_unit(x: Any) -> Any:
+    return abs(x) > 1
+
+
+def _without_logarithm(base: Any, x: Any) -> Any:
+    return (base <= 0) | (base == 1) | (x <= 0)
+
+
+def _without_power(base: Any, exponent: Any) -> Any:
+    fractional = np.isfinite(exponent) & (exponent != np.floor(exponent))
+    return ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
+
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
 
 
 def power(base: float, exponent: float) -> float | None:
-    if (base == 0 and exponent < 0) or (base < 0 and math.isfinite(exponent) and exponent != math.floor(exponent)):
+    if _without_power(base, exponent):
         return None
     if base == 0 or not (math.isfinite(base) and math.isfinite(exponent)):
         return math.pow(base, exponent)  # as IEEE 754 has it: nothing is rounded
@@ -41,34 +62,12 @@ def power(base: float, exponent: float) -> float | None:
     return -size if base < 0 and exponent % 2 == 1 else size
 
 
-def _of_numbers(function: Callable[[float], float]) -> Callable[[float], float]:
-    return lambda x: x if x != x else function(x)
-
-
-def _of_positive(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if x <= 0 else function(x) if x < math.inf else x
-
-
-def _of_finite(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if math.isinf(x) else x if x != x else function(x)
-
-
-def _of_unit(function: Callable[[float], float]) -> Callable[[float], float | None]:
-    return lambda x: None if abs(x) > 1 else x if x != x else function(x)
-
-
-def _cbrt(x: float) -> float:
-    return nearest.cbrt(x) if math.isfinite(x) else x
-
-
-_log10 = _of_positive(partial(nearest.log, 10.0))
-
-
 def log(base: float, x: float | None = None) -> float | None:
     """To the base 10, or log(base, x)."""
     if x is None:
-        return _log10(base)
-    if base <= 0 or base == 1 or x <= 0:
+        result: float | None = _LOG10.meaning(base)
+        return result
+    if _without_logarithm(base, x):
         return None
     if math.isfinite(base) and math.isfinite(x):
         return nearest.log(base, x)
@@ -78,10 +77,6 @@ def log(base: float, x: float | None = None) -> float | None:
 
 def _sign_of_logarithm(x: float) -> float:
     return x if not math.isfinite(x) else float((x > 1) - (x < 1))
-
-
-def _atan2(y: float, x: float) -> float:
-    return math.nan if x != x or y != y else nearest.atan2(y, x)
 
 
 def _width_bucket(x: float, low: float, high: float, count: int) -> int | None:
@@ -105,16 +100,9 @@ def _bits(values: Doubles) -> Bits:
     return values.view(np.int64)
 
 
-def _exp(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.exponentials(x, tables.powers(), tables.exponentials())
-
-
-def _ln(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.logarithms(x, _bits(x), 1.0, 0.0, tables.logarithms())
-
-
-def _logarithms(x: Doubles, base: int) -> tuple[Doubles, Mask]:
-    factor = tables.logarithm_factors()[base]
+def _logarithms(x: Doubles, base: int | None = None) -> tuple[Doubles, Mask]:
+    """Natural ones if there is no base."""
+    factor = (1.0, 0.0) if base is None else tables.logarithm_factors()[base]
     return elementary.logarithms(x, _bits(x), *factor, tables.logarithms())
 
 
@@ -128,104 +116,58 @@ def _powers(base: Doubles, exponent: Doubles) -> tuple[Doubles, Mask]:
     )
 
 
-def _cube_roots(x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots())
+def _circulars(function: int) -> Loop:
+    return lambda x: elementary.circulars(x, _bits(x), function, tables.powers(), tables.turns(), tables.sines())
 
 
-def _circular(x: Doubles, function: int) -> tuple[Doubles, Mask]:
-    return elementary.circulars(x, _bits(x), function, tables.powers(), tables.turns(), tables.sines())
+def _inverse_circulars(function: int) -> Loop:
+    return lambda x: elementary.inverse_circulars(x, function, tables.angles())
 
 
-def _inverse_circular(x: Doubles, function: int) -> tuple[Doubles, Mask]:
-    return elementary.inverse_circulars(x, function, tables.angles())
+def _hyperbolics(function: int) -> Loop:
+    return lambda x: elementary.hyperbolics(x, function, tables.powers(), tables.exponentials())
 
 
-def _angles(y: Doubles, x: Doubles) -> tuple[Doubles, Mask]:
-    return elementary.angles_of(y, x, tables.angles())
-
-
-def _hyperbolic(x: Doubles, function: int) -> tuple[Doubles, Mask]:
-    return elementary.hyperbolics(x, function, tables.powers(), tables.exponentials())
-
-
-def _column(
-    loop: Loop, exact: Callable[..., Any], impossible: Callable[..., Mask] | None, columns: Sequence[pl.Series]
-) -> pl.Series:
+def _over_columns(loop: Loop, exact: Callable[..., Any], impossible: Domain | None = None) -> Callable[..., pl.Expr]:
     """The function of whole columns, NULL where an argument is or where it is impossible."""
-    columns = [stretched(column, columns) for column in columns]
-    arguments = [np.ascontiguousarray(column.to_numpy()) for column in columns]  # NULL is NaN
-    results, undecided = loop(*arguments)
-    for row in np.flatnonzero(undecided):
-        results[row] = exact(*(float(values[row]) for values in arguments))
-    with np.errstate(invalid="ignore"):
-        missing = np.zeros(len(results), np.bool_) if impossible is None else impossible(*arguments)
-    for column in columns:
-        if column.null_count():
-            missing |= column.is_null().to_numpy()
-    result = pl.Series(results)
-    return pl.select(pl.when(pl.Series(~missing)).then(result)).to_series() if missing.any() else result
+
+    def column(columns: Sequence[pl.Series]) -> pl.Series:
+        columns = [stretched(column, columns) for column in columns]
+        arguments = [np.ascontiguousarray(column.to_numpy()) for column in columns]  # NULL is NaN
+        results, undecided = loop(*arguments)
+        for row in np.flatnonzero(undecided):
+            results[row] = exact(*(float(values[row]) for values in arguments))
+        with np.errstate(invalid="ignore"):
+            missing = np.zeros(len(results), np.bool_) if impossible is None else impossible(*arguments)
+        for column in columns:
+            if column.null_count():
+                missing |= column.is_null().to_numpy()
+        result = pl.Series(results)
+        return pl.select(pl.when(pl.Series(~missing)).then(result)).to_series() if missing.any() else result
+
+    return lambda _, *columns: together(column, *columns, kind=DOUBLE)
 
 
-def _over_columns(
-    loop: Loop, exact: Callable[..., Any], impossible: Callable[..., Mask] | None = None
-) -> Callable[..., pl.Expr]:
-    return lambda _, *columns: together(partial(_column, loop, exact, impossible), *columns, kind=DOUBLE)
-
-
-def _not_positive(x: Doubles) -> Mask:
-    result: Mask = x <= 0
-    return result
-
-
-def _beyond_unit(x: Doubles) -> Mask:
-    result: Mask = np.abs(x) > 1
-    return result
-
-
-def _without_logarithm(base: Doubles, x: Doubles) -> Mask:
-    result: Mask = (base <= 0) | (base == 1) | (x <= 0)
-    return result
-
-
-def _without_power(base: Doubles, exponent: Doubles) -> Mask:
-    fractional = np.isfinite(exponent) & (exponent != np.floor(exponent))
-    result: Mask = ((base == 0) & (exponent < 0)) | ((base < 0) & fractional)
-    return result
-
-
-_log10_columns = _over_columns(partial(_logarithms, base=10), partial(nearest.log, 10.0), _not_positive)
 _log_to_base = _over_columns(_logarithms_to_bases, log, _without_logarithm)
 
 
 def _log_columns(call: Call, base: pl.Expr, x: pl.Expr | None = None) -> pl.Expr:
-    return _log10_columns(call, base) if x is None else _log_to_base(call, base, x)
+    return _LOG10.vectorized(call, base) if x is None else _log_to_base(call, base, x)
 
 
-def _sqrt(_: Call, value: pl.Expr) -> pl.Expr:
-    return let((value,), lambda v: pl.when(v >= 0).then(v.sqrt()))
-
-
-def _width_bucket_columns(_: Call, x: pl.Expr, low: pl.Expr, high: pl.Expr, count: pl.Expr) -> pl.Expr:
-    return bound(
-        (x, low, high, count.cast(pl.Int64)),
+def _width_buckets(columns: Sequence[pl.Series]) -> pl.Series:
+    columns = [stretched(column, columns) for column in columns]
+    x, low, high, count = (column.cast(pl.Float64).to_numpy() for column in columns)  # NULL is NaN
+    up = low < high
+    with np.errstate(all="ignore"):
         # Halves, because the bounds may be further apart than a DOUBLE can say.
-        lambda x, low, high, n: (
-            pl.when((high - low).is_infinite())
-            .then((x / 2 - low / 2) / (high / 2 - low / 2))
-            .otherwise((x - low) / (high - low))
-        ),
-        lambda x, low, high, n, part: pl.min_horizontal((part * n).floor().cast(pl.Int64, strict=False), n - 1) + 1,
-        lambda x, low, high, n, part, number: (
-            pl.when(pl.when(low < high).then(x < low).otherwise(x > low))
-            .then(0)
-            .when(pl.when(low < high).then(x >= high).otherwise(x <= high))
-            .then(n + 1)
-            .otherwise(number)
-        ),
-        lambda x, low, high, n, part, number, bucket: pl.when(
-            (n > 0) & (low != high) & low.is_finite() & high.is_finite() & x.is_not_nan()
-        ).then(bucket.cast(pl.Int32, strict=False)),
-    )
+        halves = (x / 2 - low / 2) / (high / 2 - low / 2)
+        part = np.where(np.isinf(high - low), halves, (x - low) / (high - low))
+        within = np.minimum(np.floor(part * count), count - 1) + 1
+    before, after = np.where(up, x < low, x > low), np.where(up, x >= high, x <= high)
+    bucket = np.select([before, after], [np.zeros_like(x), count + 1], within)
+    possible = (count > 0) & (low != high) & np.isfinite(low) & np.isfinite(high) & ~np.isnan(x)
+    return pl.select(pl.when(pl.Series(possible)).then(pl.Series(bucket))).to_series().cast(pl.Int32, strict=False)
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
@@ -234,71 +176,92 @@ _DOUBLE = fixed(DOUBLE, DOUBLE)
 _TWO = fixed(DOUBLE, DOUBLE, DOUBLE)
 _TEST = fixed(BOOLEAN, DOUBLE)
 
+
+def _elementary(
+    name: str,
+    doc: str,
+    exact: Callable[[float], float],
+    loop: Loop,
+    impossible: Domain | None = None,
+    *,
+    sql: str | None = None,
+    duckdb: str | None = None,
+    postgresql: str | None = None,
+    cost: int | None = None,
+) -> Function:
+    """A function of one DOUBLE: `exact` for finite ones, NaN for NaN, and NULL where it is impossible."""
+
+    def meaning(x: float) -> float | None:
+        if impossible is not None and impossible(x):
+            return None
+        return x if x != x else exact(x)
+
+    return Function(name, f"{name}(x)", doc, 1, 1, _DOUBLE, meaning, _over_columns(loop, exact, impossible),
+                    sql=sql, duckdb=duckdb, postgresql=postgresql, cost=cost)  # fmt: skip
+
+
+def _same_at_infinity(function: Callable[[float], float]) -> Callable[[float], float]:
+    return lambda x: function(x) if math.isfinite(x) else x
+
+
+_LOG10: Final = _elementary(
+    "log10", "The logarithm to the base 10; NULL unless x is positive.", _same_at_infinity(partial(nearest.log, 10.0)),
+    partial(_logarithms, base=10), _not_positive, sql="CASE WHEN {0} > 0 THEN log({0}) END")  # fmt: skip
+
 FAMILY: Final = (
     Function("sqrt", "sqrt(x)", "The square root; NULL if x is negative.",
-             1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x), _sqrt,
+             1, 1, _DOUBLE, lambda x: None if x < 0 else math.sqrt(x),
+             lambda _, x: let((x,), lambda v: pl.when(v >= 0).then(v.sqrt())),
              sql="CASE WHEN {0} >= 0 THEN sqrt({0}) END"),
-    Function("cbrt", "cbrt(x)", "The cube root.", 1, 1, _DOUBLE, _cbrt, _over_columns(_cube_roots, nearest.cbrt),
-             sql="cbrt({0})", cost=20),
+    _elementary("cbrt", "The cube root.", _same_at_infinity(nearest.cbrt),
+                lambda x: elementary.cube_roots(x, _bits(x), tables.powers(), tables.cube_roots()),
+                cost=20, sql="cbrt({0})"),
     Function("power", "power(x, y)", "x to the power of y, also x ^ y; NULL if there is no real result.",
              2, 2, _TWO, power, _over_columns(_powers, power, _without_power),
              sql="{h}power({0}, {1})", cost=20, aliases=("pow",)),
-    Function("exp", "exp(x)", "e to the power of x.",
-             1, 1, _DOUBLE, _of_numbers(nearest.exp), _over_columns(_exp, nearest.exp), sql="{h}exp({0})", cost=20),
-    Function("ln", "ln(x)", "The natural logarithm; NULL unless x is positive.",
-             1, 1, _DOUBLE, _of_positive(nearest.ln), _over_columns(_ln, nearest.ln, _not_positive),
-             sql="CASE WHEN {0} > 0 THEN ln({0}) END", cost=20),
+    _elementary("exp", "e to the power of x.", nearest.exp,
+                lambda x: elementary.exponentials(x, tables.powers(), tables.exponentials()),
+                cost=20, sql="{h}exp({0})"),
+    _elementary("ln", "The natural logarithm; NULL unless x is positive.", _same_at_infinity(nearest.ln), _logarithms,
+                _not_positive, cost=20, sql="CASE WHEN {0} > 0 THEN ln({0}) END"),
     Function("log", "log([base, ]x)", "The logarithm to a base, or to 10; NULL unless both are positive.",
              1, 2, _TWO, log, _log_columns, cost=20,
              sql={"*": "CASE WHEN {0} > 0 THEN log({0}) END",
                   "*, *": "CASE WHEN {0} > 0 AND {0} <> 1 AND {1} > 0 THEN ln({1}) / ln({0}) END"}),
-    Function("log10", "log10(x)", "The logarithm to the base 10; NULL unless x is positive.",
-             1, 1, _DOUBLE, _log10, _log10_columns, sql="CASE WHEN {0} > 0 THEN log({0}) END"),
-    Function("log2", "log2(x)", "The logarithm to the base 2; NULL unless x is positive.",
-             1, 1, _DOUBLE, _of_positive(partial(nearest.log, 2.0)),
-             _over_columns(partial(_logarithms, base=2), partial(nearest.log, 2.0), _not_positive),
-             duckdb="CASE WHEN {0} > 0 THEN log2({0}) END",
-             postgresql="CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END"),
+    _LOG10,
+    _elementary("log2", "The logarithm to the base 2; NULL unless x is positive.",
+                _same_at_infinity(partial(nearest.log, 2.0)), partial(_logarithms, base=2), _not_positive,
+                duckdb="CASE WHEN {0} > 0 THEN log2({0}) END",
+                postgresql="CASE WHEN {0} > 0 THEN ln({0}) / ln(CAST(2 AS DOUBLE PRECISION)) END"),
     Function("pi", "pi()", "The ratio of a circle's circumference to its diameter.",
              0, 0, fixed(DOUBLE), lambda: math.pi, lambda _: pl.lit(math.pi), sql="pi()"),
-    Function("sin", "sin(x)", "The sine of an angle in radians; NULL if it is infinite.",
-             1, 1, _DOUBLE, _of_finite(nearest.sin),
-             _over_columns(partial(_circular, function=SINE), nearest.sin, np.isinf),
-             sql="CASE WHEN NOT {h}isinf({0}) THEN sin({0}) END", cost=20),
-    Function("cos", "cos(x)", "The cosine; NULL if x is infinite.",
-             1, 1, _DOUBLE, _of_finite(nearest.cos),
-             _over_columns(partial(_circular, function=COSINE), nearest.cos, np.isinf),
-             sql="CASE WHEN NOT {h}isinf({0}) THEN cos({0}) END", cost=20),
-    Function("tan", "tan(x)", "The tangent; NULL if x is infinite.",
-             1, 1, _DOUBLE, _of_finite(nearest.tan),
-             _over_columns(partial(_circular, function=TANGENT), nearest.tan, np.isinf),
-             sql="CASE WHEN NOT {h}isinf({0}) THEN tan({0}) END", cost=20),
-    Function("asin", "asin(x)", "The angle with this sine; NULL beyond -1 and 1.",
-             1, 1, _DOUBLE, _of_unit(nearest.asin),
-             _over_columns(partial(_inverse_circular, function=SINE), nearest.asin, _beyond_unit),
-             sql="CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN asin({0}) END", cost=20),
-    Function("acos", "acos(x)", "The angle with this cosine; NULL beyond -1 and 1.",
-             1, 1, _DOUBLE, _of_unit(nearest.acos),
-             _over_columns(partial(_inverse_circular, function=COSINE), nearest.acos, _beyond_unit),
-             sql="CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN acos({0}) END", cost=20),
-    Function("atan", "atan(x)", "The angle with this tangent.",
-             1, 1, _DOUBLE, _of_numbers(nearest.atan),
-             _over_columns(partial(_inverse_circular, function=TANGENT), nearest.atan), sql="atan({0})", cost=20),
+    _elementary("sin", "The sine of an angle in radians; NULL if it is infinite.", nearest.sin, _circulars(SINE),
+                np.isinf, cost=20, sql="CASE WHEN NOT {h}isinf({0}) THEN sin({0}) END"),
+    _elementary("cos", "The cosine; NULL if x is infinite.", nearest.cos, _circulars(COSINE),
+                np.isinf, cost=20, sql="CASE WHEN NOT {h}isinf({0}) THEN cos({0}) END"),
+    _elementary("tan", "The tangent; NULL if x is infinite.", nearest.tan, _circulars(TANGENT),
+                np.isinf, cost=20, sql="CASE WHEN NOT {h}isinf({0}) THEN tan({0}) END"),
+    _elementary("asin", "The angle with this sine; NULL beyond -1 and 1.", nearest.asin, _inverse_circulars(SINE),
+                _beyond_unit, cost=20, sql="CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN asin({0}) END"),
+    _elementary("acos", "The angle with this cosine; NULL beyond -1 and 1.", nearest.acos, _inverse_circulars(COSINE),
+                _beyond_unit, cost=20, sql="CASE WHEN abs({0}) <= 1 OR {h}isnan({0}) THEN acos({0}) END"),
+    _elementary("atan", "The angle with this tangent.", nearest.atan, _inverse_circulars(TANGENT),
+                cost=20, sql="atan({0})"),
     Function("atan2", "atan2(y, x)", "The angle of the point (x, y).",
-             2, 2, _TWO, _atan2, _over_columns(_angles, nearest.atan2), sql="atan2({0}, {1})", cost=20),
-    Function("sinh", "sinh(x)", "The hyperbolic sine.", 1, 1, _DOUBLE, _of_numbers(nearest.sinh),
-             _over_columns(partial(_hyperbolic, function=SINE), nearest.sinh), sql="sinh({0})"),
-    Function("cosh", "cosh(x)", "The hyperbolic cosine.", 1, 1, _DOUBLE, _of_numbers(nearest.cosh),
-             _over_columns(partial(_hyperbolic, function=COSINE), nearest.cosh), sql="cosh({0})"),
-    Function("tanh", "tanh(x)", "The hyperbolic tangent.", 1, 1, _DOUBLE, _of_numbers(nearest.tanh),
-             _over_columns(partial(_hyperbolic, function=TANGENT), nearest.tanh), sql="tanh({0})"),
+             2, 2, _TWO, lambda y, x: math.nan if x != x or y != y else nearest.atan2(y, x),
+             _over_columns(lambda y, x: elementary.angles_of(y, x, tables.angles()), nearest.atan2),
+             sql="atan2({0}, {1})", cost=20),
+    _elementary("sinh", "The hyperbolic sine.", nearest.sinh, _hyperbolics(SINE), sql="sinh({0})"),
+    _elementary("cosh", "The hyperbolic cosine.", nearest.cosh, _hyperbolics(COSINE), sql="cosh({0})"),
+    _elementary("tanh", "The hyperbolic tangent.", nearest.tanh, _hyperbolics(TANGENT), sql="tanh({0})"),
     Function("degrees", "degrees(x)", "Radians as degrees.", 1, 1, _DOUBLE, lambda x: x * (180 / math.pi),
              lambda _, x: x * (180 / math.pi), sql="{h}degrees({0})"),
     Function("radians", "radians(x)", "Degrees as radians.", 1, 1, _DOUBLE, lambda x: x * (math.pi / 180),
              lambda _, x: x * (math.pi / 180), sql="{h}radians({0})"),
     Function("width_bucket", "width_bucket(x, low, high, count)",
              "Which of count equal parts of [low, high) holds x, from 1; 0 before them, count + 1 after them.",
-             4, 4, fixed(INT, DOUBLE, DOUBLE, DOUBLE, INT), _width_bucket, _width_bucket_columns,
+             4, 4, fixed(INT, DOUBLE, DOUBLE, DOUBLE, INT), _width_bucket,
+             lambda _, *columns: together(_width_buckets, *columns, kind=INT),
              sql="{h}bucket({0}, {1}, {2}, {3})"),
     Function("isnan", "isnan(x)", "Whether x is NaN.", 1, 1, _TEST, math.isnan, lambda _, x: x.is_nan(),
              sql="{h}isnan({0})"),

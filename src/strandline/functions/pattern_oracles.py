@@ -35,14 +35,8 @@ def _matches(call: SqlCall, pattern: Regex) -> str:
     return f"regexp_matches({call.arguments[0]}, {_re2(call, pattern)})"
 
 
-@_with_literals
-def duckdb_similar(call: SqlCall, *literals: str) -> str:
-    return _matches(call, similar_regex(*literals))
-
-
-@_with_literals
-def duckdb_regexp_like(call: SqlCall, *literals: str) -> str:
-    return _matches(call, regex(*literals))
+duckdb_similar = _with_literals(lambda call, *literals: _matches(call, similar_regex(*literals)))
+duckdb_regexp_like = _with_literals(lambda call, *literals: _matches(call, regex(*literals)))
 
 
 @_with_literals
@@ -90,18 +84,7 @@ def _first_group_says_all(pattern: Regex) -> bool | None:
     body = re.sub(r"\\x..|\[[^\]]*\]|\(\?s:\.\)", "x", pattern.python)
     if re.search(r"\||\)(?:[*?]|\{0)", body) is None:
         return True
-    start = next(opening.start() for opening in re.finditer(r"\((?!\?)", pattern.python))
-    return None if re.compile(_group_at(pattern.python, start)).fullmatch("") else False
-
-
-def _group_at(text: str, start: int) -> str:
-    """The group that begins at a place. Parentheses that mean themselves are written as escapes."""
-    depth = 0
-    for at in range(start, len(text)):
-        depth += {"(": 1, ")": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[start : at + 1]
-    raise AssertionError("a parsed pattern has balanced parentheses")
+    return None if pattern.first_group_may_be_empty else False
 
 
 # ---- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -120,10 +103,6 @@ def _has_choice(pattern: str) -> bool:
     return _CHOICE.search(_ATOM.sub("x", pattern)) is not None
 
 
-def _may_be_empty(pattern: str) -> bool:
-    return re.compile(regex(pattern).python).search("") is not None
-
-
 def postgresql_pattern(
     helper: str, flags_at: int = 1, one_match: bool = True, repeated: bool = False
 ) -> Callable[[SqlCall], str]:
@@ -135,7 +114,7 @@ def postgresql_pattern(
     @_with_literals
     def written(call: SqlCall, *literals: str) -> str:
         pattern = literals[0]
-        if repeated and _may_be_empty(pattern):
+        if repeated and re.search(regex(pattern).python, "") is not None:
             raise Untranslatable("a pattern that may be empty, which PostgreSQL also finds right after a match")
         if one_match and _has_choice(pattern):
             raise Untranslatable("a pattern with a choice, of which PostgreSQL takes the longest way")

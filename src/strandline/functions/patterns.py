@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
 from strandline.core.lazy import pl
@@ -13,34 +12,26 @@ from strandline.functions import pattern_oracles as oracles
 from strandline.functions.pattern_oracles import postgresql_pattern
 from strandline.functions.regex import Regex, RegexError, regex, replacement, similar_regex
 from strandline.functions.signatures import Function, FunctionError, all_of, fixed
-from strandline.logical.expressions import Call, Expression, Literal
+from strandline.logical.expressions import Call, Expression, Literal, Value
 
 # ---- LIKE ------------------------------------------------------------------------------------------------------------
 
+_WILDCARDS: Final = {"%": ".*", "_": "."}
+
 
 def _like(text: str, pattern: str, escape: str = "\\") -> bool:
-    return _compiled(_like_regex(pattern, escape), re.DOTALL).fullmatch(text) is not None
+    return re.fullmatch(_like_regex(pattern, escape), text, re.DOTALL) is not None
 
 
 def _like_regex(pattern: str, escape: str = "\\") -> str:
     """A LIKE pattern as a regular expression for the whole text; an escape at the very end stands for itself."""
-    forms = {"%": ".*", "_": "."}
     tokens = re.findall(_like_tokens(escape), pattern, re.DOTALL)
-    return "".join(forms.get(token) or _escape(token[-1]) for token in tokens)
+    return "".join(_WILDCARDS.get(token) or re.escape(token[-1]) for token in tokens)
 
 
 def _like_tokens(escape: str) -> str:
     """What finds the tokens of a LIKE pattern, each a character or an escaped one; no escape if it is empty."""
-    return f"{_escape(escape)}.|." if escape else "."
-
-
-def _escape(character: str) -> str:
-    return "\\" + character if character in r"\.+*?()|[]{}^$#&-~" else character
-
-
-@lru_cache(maxsize=256)
-def _compiled(text: str, flags: int = 0) -> re.Pattern[str]:
-    return re.compile(text, flags)
+    return f"{re.escape(escape)}.|." if escape else "."
 
 
 def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
@@ -49,13 +40,7 @@ def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None
         case Literal(str(literal), _):
             return text.str.contains(f"(?s)^{_like_regex(literal, escape)}$")
     token = pl.element()
-    form = (
-        pl.when(token == "%")
-        .then(pl.lit(".*"))
-        .when(token == "_")
-        .then(pl.lit("."))
-        .otherwise(token.str.slice(-1).str.escape_regex())
-    )
+    form = token.replace_strict(_WILDCARDS, default=token.str.slice(-1).str.escape_regex())
     regex = pattern.str.extract_all(f"(?s){_like_tokens(escape)}").list.eval(form).list.join("")
     return text.str.contains(pl.concat_str(pl.lit("(?s)^"), regex, pl.lit("$")))
 
@@ -64,7 +49,12 @@ def _like_columns(call: Call, text: pl.Expr, pattern: pl.Expr, _: pl.Expr | None
 
 
 def _pattern(pattern: str, flags: str = "") -> re.Pattern[str]:
-    return _compiled(regex(pattern, flags).python)
+    return re.compile(regex(pattern, flags).python)
+
+
+def _replaced_regex(pattern: str, _new: str, flags: str = "") -> Regex:
+    """The flag g is not of the pattern."""
+    return regex(pattern, flags.replace("g", ""))
 
 
 def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
@@ -78,25 +68,20 @@ def _matches(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
         at = last = match.end()
 
 
-def _similar(text: str, pattern: str, escape: str = "\\") -> bool:
-    return _compiled(similar_regex(pattern, escape).python).search(text) is not None
+def _regexp_substr(text: str, pattern: str, group: int = 0) -> str | None:
+    match = _pattern(pattern).search(text)
+    return None if match is None else match[group]
 
 
 def _substring_match(text: str, pattern: str) -> str | None:
     """What the first group holds, or all of the match if there is no group."""
-    match = _pattern(pattern).search(text)
-    return None if match is None else match[1 if regex(pattern).groups else 0]
-
-
-def _regexp_substr(text: str, pattern: str) -> str | None:
-    match = _pattern(pattern).search(text)
-    return None if match is None else match[0]
+    return _regexp_substr(text, pattern, min(regex(pattern).groups, 1))
 
 
 def _regexp_replace(text: str, pattern: str, new: str, flags: str = "") -> str:
     texts: list[str] = []
     at = 0
-    for match in _matches(_pattern(pattern, flags.replace("g", "")), text):
+    for match in _matches(re.compile(_replaced_regex(pattern, new, flags).python), text):
         texts += [text[at : match.start()], _filled(replacement(new), match)]
         at = match.end()
         if "g" not in flags:
@@ -119,54 +104,41 @@ def _literals(call: Call) -> list[str]:
     return [str(argument.value) if isinstance(argument, Literal) else "" for argument in call.arguments[1:]]
 
 
-def _pattern_of(call: Call) -> Regex:
-    """The pattern, and the flags if they stand right after it."""
-    return regex(*_literals(call)[:2])
-
-
-def _similar_columns(call: Call, text: pl.Expr, *_: pl.Expr) -> pl.Expr:
-    return text.str.contains(similar_regex(*_literals(call)).rust)
-
-
 def _substring_match_columns(call: Call, text: pl.Expr, _: pl.Expr) -> pl.Expr:
-    pattern = _pattern_of(call)
-    return text.str.extract(pattern.rust, 1 if pattern.groups else 0)
+    pattern = regex(*_literals(call))
+    return text.str.extract(pattern.rust, min(pattern.groups, 1))
 
 
 def _regexp_replace_columns(call: Call, text: pl.Expr, *_: pl.Expr) -> pl.Expr:
     pattern, new, flags = (*_literals(call), "")[:3]
-    rust = regex(pattern, flags.replace("g", "")).rust
     parts = (part.replace("$", "$$") if isinstance(part, str) else f"${{{part}}}" for part in replacement(new))
     replace = text.str.replace_all if "g" in flags else text.str.replace
-    return replace(rust, "".join(parts))
+    return replace(_replaced_regex(pattern, new, flags).rust, "".join(parts))
 
 
 # ---- literals that must be known -------------------------------------------------------------------------------------
 
 
-def _readable(function: str, read: Callable[..., object], *places: int) -> Callable[[Sequence[Expression]], None]:
-    """Refuse a pattern that is not a literal, or that `read` refuses; it gets the arguments at these places."""
+def _readable(function: str, read: Callable[..., Regex]) -> Callable[[Sequence[Expression]], None]:
+    """Refuse a pattern that is not a literal, or that `read` refuses; it gets all arguments after the text."""
 
     def check(arguments: Sequence[Expression]) -> None:
-        texts: list[str] = []
+        values: list[Value] = []
         for position, argument in enumerate(arguments[1:], 1):
             if not isinstance(argument, Literal):
                 what = "the pattern" if position == 1 else f"argument {position + 1}"
                 raise FunctionError(f"{what} of {function} must be a text literal", "Write it in quotes.", position)
-            texts.append("" if argument.value is None else str(argument.value))
-        if any(isinstance(argument, Literal) and argument.value is None for argument in arguments[1:]):
+            values.append(argument.value)
+        if None in values:
             return
         try:
-            read(*(texts[position - 1] for position in places if position <= len(texts)))
+            read(*values)
         except RegexError as error:
-            where = "at its end" if error.at >= len(texts[0]) else f"at {texts[0][error.at : error.at + 10]}"
+            pattern = str(values[0])
+            where = "at its end" if error.at >= len(pattern) else f"at {pattern[error.at : error.at + 10]}"
             raise FunctionError(f"invalid pattern {where}: {error.message}", argument=1) from None
 
     return check
-
-
-def _read_flags(pattern: str, flags: str = "") -> None:
-    regex(pattern, flags.replace("g", ""))
 
 
 def _escape_character(arguments: Sequence[Expression]) -> None:
@@ -180,7 +152,7 @@ def _escape_character(arguments: Sequence[Expression]) -> None:
 
 def _readable_similar(arguments: Sequence[Expression]) -> None:
     _escape_character(arguments)
-    _readable("SIMILAR TO", similar_regex, 1, 2)(arguments)
+    _readable("SIMILAR TO", similar_regex)(arguments)
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
@@ -197,33 +169,36 @@ FAMILY: Final = (
              postgresql={"*, *": r"({0} LIKE {h}whole_pattern({1}, '\'))"}),
     Function("similar", "s SIMILAR TO 'pattern' [ESCAPE 'c']",
              "The same with | * + ? {n,m} ( ) [ ] in the pattern, as in a regular expression.",
-             2, 3, _TESTED, _similar, _similar_columns, check=_readable_similar, cost=150,
+             2, 3, _TESTED,
+             lambda s, *pattern: re.search(similar_regex(*pattern).python, s) is not None,
+             lambda call, s, *_: s.str.contains(similar_regex(*_literals(call)).rust),
+             check=_readable_similar, cost=150,
              duckdb=oracles.duckdb_similar,
              postgresql={"*, *": "({0} SIMILAR TO {1})", "*, *, *": "({0} SIMILAR TO {1} ESCAPE {2})"}),
     Function("regexp_like", "regexp_like(s, 'pattern'[, 'flags'])",
              "Whether the regular expression matches somewhere; also s ~ 'pattern', and in either case s ~* 'pattern'.",
              2, 3, _TESTED, lambda s, pattern, flags="": _pattern(pattern, flags).search(s) is not None,
-             lambda call, s, *_: s.str.contains(_pattern_of(call).rust),
-             check=_readable("regexp_like", regex, 1, 2), cost=150,
+             lambda call, s, *_: s.str.contains(regex(*_literals(call)).rust),
+             check=_readable("regexp_like", regex), cost=150,
              duckdb=oracles.duckdb_regexp_like, postgresql=postgresql_pattern("matches", one_match=False)),
     Function("match", "substring(s FROM 'pattern')",
              "What the first group of the regular expression holds, or all of the match; NULL if there is none.",
              2, 2, _CHANGED, _substring_match, _substring_match_columns,
-             check=_readable("substring", regex, 1), cost=150,
+             check=_readable("substring", regex), cost=150,
              duckdb=oracles.duckdb_match, postgresql=postgresql_pattern("group_of")),
     Function("regexp_substr", "regexp_substr(s, 'pattern')", "The first match; NULL if there is none.",
-             2, 2, _CHANGED, _regexp_substr, lambda call, s, _: s.str.extract(_pattern_of(call).rust, 0),
-             check=_readable("regexp_substr", regex, 1), cost=150,
+             2, 2, _CHANGED, _regexp_substr, lambda call, s, _: s.str.extract(regex(*_literals(call)).rust, 0),
+             check=_readable("regexp_substr", regex), cost=150,
              duckdb=oracles.duckdb_regexp_substr, postgresql=postgresql_pattern("match_of")),
     Function("regexp_count", "regexp_count(s, 'pattern')", "How many matches there are.",
              2, 2, fixed(INT, VARCHAR, VARCHAR), lambda s, pattern: sum(1 for _ in _matches(_pattern(pattern), s)),
-             lambda call, s, _: s.str.count_matches(_pattern_of(call).rust).cast(pl.Int32),
-             check=_readable("regexp_count", regex, 1), cost=500,
+             lambda call, s, _: s.str.count_matches(regex(*_literals(call)).rust).cast(pl.Int32),
+             check=_readable("regexp_count", regex), cost=500,
              duckdb=oracles.duckdb_regexp_count, postgresql=postgresql_pattern("matches_of", repeated=True)),
     Function("regexp_replace", "regexp_replace(s, 'pattern', 'new'[, 'flags'])",
              "The first match, or with the flag g all of them, replaced; \\1 in new is a group and \\& the match.",
              3, 4, _CHANGED, _regexp_replace, _regexp_replace_columns,
-             check=_readable("regexp_replace", _read_flags, 1, 3), cost=150,
+             check=_readable("regexp_replace", _replaced_regex), cost=150,
              duckdb=oracles.duckdb_regexp_replace,
              postgresql=postgresql_pattern("replaced", flags_at=2, repeated=True)),
 )  # fmt: skip

@@ -11,7 +11,7 @@ may be of either case as sets.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -22,9 +22,15 @@ MOST_REPEATS: Final = 255
 # Repeats are written out when a pattern is compiled: (a{255}){255} would take megabytes.
 MOST_STATES: Final = 5_000
 
+_DEEPEST: Final = 50
+
 _LAST: Final = 0x10FFFF
-_SURROGATES: Final = (0xD800, 0xDFFF)
-_ALL: Final[Ranges] = ((0, 0xD7FF), (0xE000, _LAST))
+_ALL: Final[Ranges] = ((0, _LAST),)
+
+# The end of the text and the boundary of a word as Rust writes them; Python writes them otherwise. Nothing else looks
+# so: a backslash that means itself is written \x5c.
+_END: Final = r"\z"
+_BOUNDARY: Final = r"(?-u:\b)"
 
 
 class RegexError(ValueError):
@@ -38,39 +44,30 @@ class RegexError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Regex:
-    """A regular expression in the form of each of the two that match it, and how many groups it has."""
+    """A regular expression as Rust writes it, and its groups."""
 
-    python: str
     rust: str
     groups: int
+    first_group_may_be_empty: bool
+
+    @property
+    def python(self) -> str:
+        return self.rust.replace(_END, r"\Z").replace(_BOUNDARY, r"(?a:\b)")
 
 
 @lru_cache(maxsize=512)
 def regex(pattern: str, flags: str = "") -> Regex:
     """The meaning of a pattern. Flags: `i` either case, `c` exact case, `n` lines, `s` no lines."""
     reader = _Reader(pattern, flags)
-    body = reader.whole()
-    return _forms(body, reader.groups)
+    reader.options()
+    return Regex(reader.whole(), reader.groups, reader.first_group_may_be_empty)
 
 
 @lru_cache(maxsize=512)
 def similar_regex(pattern: str, escape: str = "\\") -> Regex:
     """The meaning of a SIMILAR TO pattern, for whole texts."""
     reader = _SimilarReader(pattern, escape)
-    return _forms(f"\\A(?:{reader.whole()}){_END}", reader.groups)
-
-
-def _forms(body: str, groups: int) -> Regex:
-    return Regex(
-        body.replace(_END, r"\Z").replace(_BOUNDARY, r"(?a:\b)"),
-        body.replace(_END, r"\z").replace(_BOUNDARY, r"(?-u:\b)"),
-        groups,
-    )
-
-
-# Written differently by the two; no pattern has these characters as such, because they are written as escapes.
-_END: Final = "\0"
-_BOUNDARY: Final = "\1"
+    return Regex(f"\\A(?:{reader.whole()}){_END}", reader.groups, reader.first_group_may_be_empty)
 
 
 # ---- sets of characters ----------------------------------------------------------------------------------------------
@@ -78,13 +75,8 @@ _BOUNDARY: Final = "\1"
 
 def _set_of(text: str) -> Ranges:
     """The characters of a text such as `A-Za-z_`."""
-    ranges: list[tuple[int, int]] = []
-    at = 0
-    while at < len(text):
-        ranged = text[at + 1 : at + 2] == "-"
-        ranges.append((ord(text[at]), ord(text[at + 2] if ranged else text[at])))
-        at += 3 if ranged else 1
-    return _union(ranges)
+    ranges = re.findall("(.)(?:-(.))?", text, re.DOTALL)
+    return _union((ord(low), ord(high or low)) for low, high in ranges)
 
 
 def _union(ranges: Iterable[tuple[int, int]]) -> Ranges:
@@ -100,7 +92,7 @@ def _union(ranges: Iterable[tuple[int, int]]) -> Ranges:
 def _complement(ranges: Ranges) -> Ranges:
     gaps: list[tuple[int, int]] = []
     at = 0
-    for low, high in _union((*ranges, _SURROGATES)):
+    for low, high in _union(ranges):
         if at < low:
             gaps.append((at, low - 1))
         at = high + 1
@@ -109,13 +101,9 @@ def _complement(ranges: Ranges) -> Ranges:
 
 def _either_case(ranges: Ranges) -> Ranges:
     """Also the upper and the lower case of each character, where that is one character."""
-    more: list[tuple[int, int]] = []
-    for low, high in ranges:
-        for code in range(low, high + 1):
-            for other in (chr(code).lower(), chr(code).upper()):
-                if len(other) == 1 and ord(other) != code:
-                    more.append((ord(other), ord(other)))
-    return _union((*ranges, *more))
+    characters = (chr(code) for low, high in ranges for code in range(low, high + 1))
+    cases = (case for character in characters for case in (character.lower(), character.upper()))
+    return _union((*ranges, *((ord(case), ord(case)) for case in cases if len(case) == 1)))
 
 
 def _write(ranges: Ranges) -> str:
@@ -132,14 +120,13 @@ def _character(code: int) -> str:
     return text if code > 127 or text.isalnum() else f"\\x{code:02x}"
 
 
-_SPACE: Final = " \t\n\r\f\v"
 _CLASSES: Final[dict[str, Ranges]] = {
     "alpha": _set_of("A-Za-z"),
     "digit": _set_of("0-9"),
     "alnum": _set_of("0-9A-Za-z"),
     "upper": _set_of("A-Z"),
     "lower": _set_of("a-z"),
-    "space": _set_of(_SPACE),
+    "space": _set_of(" \t\n\r\f\v"),
     "blank": _set_of(" \t"),
     "punct": _set_of("!-/:-@[-`{-~"),
     "graph": _set_of("!-~"),
@@ -152,6 +139,9 @@ _SHORT: Final = {"d": _CLASSES["digit"], "w": _CLASSES["word"], "s": _CLASSES["s
 _SHORT_SETS: Final = {**_SHORT, **{letter.upper(): _complement(ranges) for letter, ranges in _SHORT.items()}}
 _CONTROLS: Final = {"a": 7, "b": 8, "e": 27, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11}
 _HEX_DIGITS: Final = {"x": 2, "u": 4, "U": 8}
+_BRACE: Final = re.compile(r"\{[0-9]")  # any other one means itself
+_BOUNDS: Final = re.compile(r"\{([0-9]{1,5})(?:(,)([0-9]{0,5}))?\}")
+_ASSERTIONS: Final = {"A": r"\A", "Z": _END, "y": _BOUNDARY}
 
 
 # ---- reading ---------------------------------------------------------------------------------------------------------
@@ -168,17 +158,29 @@ class _Piece:
     has_groups: bool = False
 
 
+def _assertion(text: str) -> _Piece:
+    """What looks at a place and takes no characters."""
+    return _Piece(text, 1, repeatable=False, may_be_empty=True)
+
+
+def _joined(by: str, pieces: Sequence[_Piece], may_be_empty: bool) -> _Piece:
+    text, states = by.join(piece.text for piece in pieces), sum(piece.states for piece in pieces)
+    return _Piece(text, states, True, may_be_empty, any(piece.has_groups for piece in pieces))
+
+
 class _Reader:
     """Recursive descent over a pattern: alternatives of branches of repeated atoms."""
 
     escape = "\\"
-    deepest = 50
+    short_sets: Mapping[str, Ranges] = _SHORT_SETS
+    assertions: Mapping[str, str] = _ASSERTIONS
 
     def __init__(self, pattern: str, flags: str) -> None:
         self.pattern = pattern
         self.at = 0
         self.depth = 0
         self.groups = 0
+        self.first_group_may_be_empty = False
         self.any_case = False
         self.lines = False
         self.set_flags(flags, 0)
@@ -194,7 +196,6 @@ class _Reader:
                     raise RegexError(f"unknown option {flag}", at)
 
     def whole(self) -> str:
-        self.options()
         piece = self.alternatives()
         if self.at < len(self.pattern):
             raise RegexError("parentheses () not balanced", self.at)
@@ -224,29 +225,20 @@ class _Reader:
 
     def alternatives(self) -> _Piece:
         self.depth += 1
-        if self.depth > self.deepest:
+        if self.depth > _DEEPEST:
             raise RegexError("nested too deeply", self.at)
         branches = [self.branch()]
         while self.accept("|"):
             branches.append(self.branch())
         self.depth -= 1
-        return _Piece(
-            "|".join(branch.text for branch in branches),
-            1 + sum(branch.states for branch in branches),
-            may_be_empty=any(branch.may_be_empty for branch in branches),
-            has_groups=any(branch.has_groups for branch in branches),
-        )
+        piece = _joined("|", branches, any(branch.may_be_empty for branch in branches))
+        return replace(piece, states=piece.states + 1)
 
     def branch(self) -> _Piece:
         parts: list[_Piece] = []
         while self.at < len(self.pattern) and not self.sees("|") and not self.sees(")"):
             parts.append(self.repeated())
-        return _Piece(
-            "".join(part.text for part in parts),
-            sum(part.states for part in parts),
-            may_be_empty=all(part.may_be_empty for part in parts),
-            has_groups=any(part.has_groups for part in parts),
-        )
+        return _joined("", parts, all(part.may_be_empty for part in parts))
 
     def repeated(self) -> _Piece:
         start = self.at
@@ -269,35 +261,23 @@ class _Reader:
         for symbol, min_repeats, bound in (("*", 0, None), ("+", 1, None), ("?", 0, 1)):
             if self.accept(symbol):
                 return symbol + self.lazy(), min_repeats, bound
-        if not (self.sees("{") and self.pattern[self.at + 1 : self.at + 2].isdecimal()):
-            return None
         start = self.at
-        self.next()
-        min_repeats = self.number()
-        max_repeats: int | None = min_repeats
-        if self.accept(","):
-            max_repeats = self.number() if not self.sees("}") else None
-        if not self.accept("}"):
+        if _BRACE.match(self.pattern, start) is None:
+            return None
+        if "}" not in self.pattern[start:]:
             raise RegexError("braces {} not balanced", start)
+        written = _BOUNDS.match(self.pattern, start)
+        if written is None:
+            raise RegexError("invalid repetition count: expected {min,max}", start)
+        min_repeats = int(written[1])
+        max_repeats = int(written[3]) if written[3] else None if written[2] else min_repeats
         if max(min_repeats, max_repeats or 0) > MOST_REPEATS or (max_repeats is not None and max_repeats < min_repeats):
             raise RegexError(f"invalid repetition count: expected {{min,max}}, at most {MOST_REPEATS}", start)
-        bounds = (
-            f"{{{min_repeats}}}"
-            if max_repeats == min_repeats
-            else f"{{{min_repeats},{'' if max_repeats is None else max_repeats}}}"
-        )
-        return bounds + self.lazy(), min_repeats, max_repeats
+        self.at = written.end()
+        return written[0] + self.lazy(), min_repeats, max_repeats
 
     def lazy(self) -> str:
         return "?" if self.accept("?") else ""
-
-    def number(self) -> int:
-        start = self.at
-        while self.pattern[self.at : self.at + 1] in tuple("0123456789") and self.at - start < 5:
-            self.at += 1
-        if self.at == start:
-            raise RegexError("invalid repetition count: expected {min,max}", start)
-        return int(self.pattern[start : self.at])
 
     def atom(self) -> _Piece:
         start = self.at
@@ -319,9 +299,9 @@ class _Reader:
             case ".":
                 return self.set_of(_complement(((10, 10),)) if self.lines else _ALL)
             case "^":
-                return _Piece("(?m:^)" if self.lines else r"\A", 1, repeatable=False, may_be_empty=True)
+                return _assertion("(?m:^)" if self.lines else r"\A")
             case "$":
-                return _Piece("(?m:$)" if self.lines else _END, 1, repeatable=False, may_be_empty=True)
+                return _assertion("(?m:$)" if self.lines else _END)
         return None
 
     def set_of(self, ranges: Ranges) -> _Piece:
@@ -339,22 +319,20 @@ class _Reader:
             raise RegexError("(? is not supported here: lookahead, lookbehind or an option", start)
         if captures:
             self.groups += 1
+        number = self.groups
         inner = self.alternatives()
         if not self.accept(")"):
             raise RegexError("parentheses () not balanced", start)
+        if captures and number == 1:
+            self.first_group_may_be_empty = inner.may_be_empty
         return replace(inner, text=f"({'' if captures else '?:'}{inner.text})", has_groups=inner.has_groups or captures)
 
     def escaped(self, start: int) -> _Piece:
         character = self.next()
-        if character in _SHORT_SETS:
-            return _Piece(_write(_SHORT_SETS[character]), 8)
-        match character:
-            case "A":
-                return _Piece(r"\A", 1, repeatable=False, may_be_empty=True)
-            case "Z":
-                return _Piece(_END, 1, repeatable=False, may_be_empty=True)
-            case "y":
-                return _Piece(_BOUNDARY, 1, repeatable=False, may_be_empty=True)
+        if character in self.short_sets:
+            return _Piece(_write(self.short_sets[character]), 8)
+        if character in self.assertions:
+            return _assertion(self.assertions[character])
         code = self.escaped_code(character, start)
         return self.set_of(((code, code),))
 
@@ -366,7 +344,7 @@ class _Reader:
             if len(digits) == _HEX_DIGITS[character] and all(d in "0123456789abcdefABCDEF" for d in digits):
                 self.at += len(digits)
                 code = int(digits, 16)
-                if code <= _LAST and not _SURROGATES[0] <= code <= _SURROGATES[1]:
+                if code <= _LAST and not 0xD800 <= code <= 0xDFFF:  # surrogates are no characters
                     return code
             raise RegexError(f"\\{character} needs {_HEX_DIGITS[character]} hexadecimal digits", start)
         if character.isascii() and character.isdecimal():
@@ -379,13 +357,10 @@ class _Reader:
         """`[…]` after its opening: characters, ranges and classes."""
         negated = self.accept("^")
         ranges: list[tuple[int, int]] = []
-        first = True
-        while first or not self.sees("]"):
-            first = False
+        while not (ranges and self.accept("]")):
             if self.at >= len(self.pattern):
                 raise RegexError("brackets [] not balanced", start)
             ranges += self.bracket_item()
-        self.next()
         # Of either case before it is negated: [^s] is neither s nor S. Nothing is added afterwards: it holds the long
         # s, whose upper case is S.
         if not negated:
@@ -412,30 +387,25 @@ class _Reader:
         high = self.bracket_character(start)
         if isinstance(high, tuple) or high < low:
             raise RegexError("invalid character range", start)
-        return self.cased(((low, high),) if high < _SURROGATES[0] or low > _SURROGATES[1] else _split(low, high))
+        return self.cased(((low, high),))
 
     def bracket_character(self, start: int) -> int | Ranges:
         character = self.next()
         if character != self.escape:
             return ord(character)
         short = self.next()
-        return _SHORT_SETS[short] if short in _SHORT_SETS else self.escaped_code(short, start)
-
-
-def _split(low: int, high: int) -> Ranges:
-    """A range without the surrogates in its middle, which are no characters."""
-    return (low, _SURROGATES[0] - 1), (_SURROGATES[1] + 1, high)
+        return self.short_sets[short] if short in self.short_sets else self.escaped_code(short, start)
 
 
 class _SimilarReader(_Reader):
     """SIMILAR TO: % is any text and _ any character, and of the other signs only | * + ? {} () [] mean something."""
 
+    short_sets: Mapping[str, Ranges] = {}
+    assertions: Mapping[str, str] = {}
+
     def __init__(self, pattern: str, escape: str) -> None:
         super().__init__(pattern, "")
         self.escape = escape
-
-    def options(self) -> None:
-        return
 
     def special(self, character: str) -> _Piece | None:
         match character:
@@ -448,16 +418,8 @@ class _SimilarReader(_Reader):
     def lazy(self) -> str:
         return ""
 
-    def escaped(self, start: int) -> _Piece:
-        character = self.next()
-        return self.set_of(((ord(character), ord(character)),))
-
     def escaped_code(self, character: str, start: int) -> int:
         return ord(character)
-
-    def bracket_character(self, start: int) -> int | Ranges:
-        character = self.next()
-        return ord(self.next() if character == self.escape else character)
 
 
 def replacement(new: str) -> list[str | int]:

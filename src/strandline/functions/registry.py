@@ -44,7 +44,8 @@ def resolve(name: str, types: Sequence[Type]) -> Resolved:
         raise FunctionError(f"function {key} does not exist", suggestion(key, (*FUNCTIONS, *ALIASES)))
     max_arguments = len(types) if function.max_arguments is None else function.max_arguments
     if not function.min_arguments <= len(types) <= max_arguments:
-        raise FunctionError(f"{key} does not take {_count(len(types))}", f"Write {function.usage}.")
+        given = "1 argument" if len(types) == 1 else f"{len(types)} arguments"
+        raise FunctionError(f"{key} does not take {given}", f"Write {function.usage}.")
     signature = function.rule(tuple(types))
     if signature is None:
         given = ", ".join("NULL" if kind == NULL else str(kind) for kind in types)
@@ -84,10 +85,6 @@ _STEPS: Final = {function.name: function for function in strings.STEPS}
 def declaration(name: str) -> Function:
     """The function that a call names; it may be a step that only the expression optimizer writes."""
     return FUNCTIONS.get(name) or _STEPS[name]
-
-
-def _count(number: int) -> str:
-    return "1 argument" if number == 1 else f"{number} arguments"
 
 
 def suggestion(name: str, words: Iterable[str]) -> str | None:

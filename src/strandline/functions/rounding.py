@@ -10,7 +10,7 @@ from typing import Any, Final
 from strandline.core.lazy import pl
 from strandline.core.types import DOUBLE, INT, Type, decimal
 from strandline.functions import decimals
-from strandline.functions.signatures import Function, FunctionError, Types, integer_digits, number, widens
+from strandline.functions.signatures import Function, FunctionError, Types, integer_digits, number, numeric, widens
 from strandline.logical.expressions import Call, Expression, Literal, columns_of
 from strandline.logical.values import EXACT, WHOLE_DOUBLE, half_away, unit
 from strandline.runtime.kernels.columns import LEAST_INT64, bound, constant, let
@@ -18,27 +18,17 @@ from strandline.runtime.kernels.columns import LEAST_INT64, bound, constant, let
 # ---- typing ----------------------------------------------------------------------------------------------------------
 
 
-def _same_number(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind,), kind)
+def _whole_type(kind: Type) -> Type:
+    """Of the next whole numbers; a DECIMAL may gain a digit: ceil(9.5) is 10."""
+    return decimal(integer_digits(kind) + 1, 0) if kind.name == "DECIMAL" else kind
 
 
-def _sign_rule(types: Types) -> tuple[Types, Type] | None:
-    kind = number(types)
-    return None if kind is None else ((kind,), DOUBLE if kind == DOUBLE else INT)
-
-
-def _whole_rule(types: Types) -> tuple[Types, Type] | None:
-    """To a whole number; a DECIMAL may gain a digit: ceil(9.5) is 10."""
-    kind = number(types)
-    if kind is None:
-        return None
-    return (kind,), decimal(integer_digits(kind) + 1, 0) if kind.name == "DECIMAL" else kind
+_WHOLE = numeric(_whole_type)
 
 
 def _round_rule(types: Types) -> tuple[Types, Type] | None:
     if len(types) == 1:
-        return _whole_rule(types)
+        return _WHOLE(types)
     kind = number(types[:1])
     if kind is None or not widens(types[1], INT):
         return None
@@ -61,10 +51,6 @@ def _constant_digits(arguments: Sequence[Expression]) -> None:
 
 
 # ---- meaning ---------------------------------------------------------------------------------------------------------
-
-
-def _absolute(value: Any) -> Any:
-    return value.copy_abs() if isinstance(value, Decimal) else abs(value)
 
 
 def _sign(value: Any) -> Any:
@@ -92,14 +78,11 @@ def _round(value: Any, digits: int = 0) -> Any:
     """
     if isinstance(value, float):
         return _round_double(value, digits)
-    exact = Decimal(value)
-    if digits < -40:
-        rounded = Decimal(0)
-    elif -exact.as_tuple().exponent <= digits:  # type: ignore[operator]  # DECIMALs are finite
-        rounded = exact
-    else:
-        rounded = exact.quantize(unit(digits), ROUND_HALF_UP, EXACT)
-    return rounded if isinstance(value, Decimal) else int(rounded)
+    return _exact_to_digits(value, digits, ROUND_HALF_UP)
+
+
+def _exact_to_digits(value: int | Decimal, digits: int, rounding: str) -> int | Decimal:
+    return 0 if digits < -40 else Decimal(value).quantize(unit(min(digits, 40)), rounding, EXACT)
 
 
 def _round_double(value: float, digits: int) -> float:
@@ -118,9 +101,7 @@ def _trunc(value: Any, digits: int = 0) -> Any:
     """Toward zero; digits are for exact numbers only."""
     if isinstance(value, float):
         return math.copysign(math.trunc(value), value) if math.isfinite(value) else value
-    if digits < -40:
-        return 0
-    return Decimal(value).quantize(unit(min(digits, 40)), ROUND_DOWN, EXACT)
+    return _exact_to_digits(value, digits, ROUND_DOWN)
 
 
 # ---- over columns ----------------------------------------------------------------------------------------------------
@@ -133,34 +114,26 @@ def _absolute_columns(call: Call, value: pl.Expr) -> pl.Expr:
 
 
 def _sign_columns(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.arguments[0].type.name:
-        case "DOUBLE":
-            return value.sign() + 0.0  # -0 becomes 0
-        case "DECIMAL":
-            return decimals.unscaled(value).sign().cast(pl.Int32)
-    return value.sign().cast(pl.Int32)
+    if call.type.name == "DOUBLE":
+        return value.sign() + 0.0  # -0 becomes 0
+    return value.to_physical().sign().cast(pl.Int32)
 
 
 def _floor(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.type.name:
-        case "DOUBLE":
-            return value.floor()
-        case "DECIMAL":
-            return decimals.scaled(
-                decimals.unscaled(value) // decimals.power_of_ten(call.arguments[0].type.scale), call.type
-            )
-    return value
+    if call.type.name != "DECIMAL":
+        return value.floor()
+    return decimals.scaled(decimals.unscaled(value) // _one(call), call.type)
 
 
 def _ceil(call: Call, value: pl.Expr) -> pl.Expr:
-    match call.type.name:
-        case "DOUBLE":
-            return value.ceil()
-        case "DECIMAL":
-            return decimals.scaled(
-                0 - (0 - decimals.unscaled(value)) // decimals.power_of_ten(call.arguments[0].type.scale), call.type
-            )
-    return value
+    if call.type.name != "DECIMAL":
+        return value.ceil()
+    return decimals.scaled(0 - (0 - decimals.unscaled(value)) // _one(call), call.type)
+
+
+def _one(call: Call) -> pl.Expr:
+    """The number 1 as the argument, a DECIMAL, has it."""
+    return decimals.power_of_ten(call.arguments[0].type.scale)
 
 
 def _round_columns(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.Expr:
@@ -171,8 +144,10 @@ def _round_columns(call: Call, value: pl.Expr, _: pl.Expr | None = None) -> pl.E
         case "DOUBLE":
             return _round_doubles(value, digits)
         case "DECIMAL":
-            source = call.arguments[0].type
-            return decimals.rounded(decimals.unscaled(value), source.scale - digits, source.scale, call.type)
+            exact, scale = decimals.unscaled(value), call.arguments[0].type.scale
+            if call.type.scale < scale:  # round(x): the digits go away
+                return decimals.fitted(decimals.drop_digits(exact, scale - call.type.scale), call.type)
+            return decimals.fitted(decimals.round_integer(exact, scale - digits), call.type)
     return decimals.round_integer(value.cast(pl.Int128), -digits).cast(pl.Int64, strict=False)
 
 
@@ -221,19 +196,21 @@ def _digits(call: Call) -> int | None:
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
 FAMILY: Final = (
-    Function("abs", "abs(x)", "The absolute value.", 1, 1, _same_number, _absolute, _absolute_columns,
+    Function("abs", "abs(x)", "The absolute value.", 1, 1, numeric(),
+             lambda x: x.copy_abs() if isinstance(x, Decimal) else abs(x), _absolute_columns,
              sql={"BIGINT": "CASE WHEN {0} < 0 THEN {h}subtract(CAST(0 AS BIGINT), {0}) ELSE {0} END",
                   "*": "abs({0})"}),
-    Function("sign", "sign(x)", "-1, 0 or 1.", 1, 1, _sign_rule, _sign, _sign_columns,
+    Function("sign", "sign(x)", "-1, 0 or 1.",
+             1, 1, numeric(lambda kind: DOUBLE if kind == DOUBLE else INT), _sign, _sign_columns,
              sql="CAST(sign({0}) AS INTEGER)",
              duckdb={"DOUBLE": "CASE WHEN isnan({0}) THEN {0} ELSE CAST(sign({0}) AS DOUBLE) END"},
              postgresql={"DOUBLE": "CASE WHEN {0} = 'NaN' THEN {0} ELSE sign({0}) END"}),
     Function("floor", "floor(x)", "The next whole number below.",
-             1, 1, _whole_rule, _whole(ROUND_FLOOR, math.floor), _floor,
+             1, 1, _WHOLE, _whole(ROUND_FLOOR, math.floor), _floor,
              sql={"BIGINT": "{0}", "*": "floor({0})"},
              duckdb={"DECIMAL": "TRY_CAST(floor({0}) AS DECIMAL({p},{s}))"}),
     Function("ceil", "ceil(x)", "The next whole number above.",
-             1, 1, _whole_rule, _whole(ROUND_CEILING, math.ceil), _ceil, aliases=("ceiling",),
+             1, 1, _WHOLE, _whole(ROUND_CEILING, math.ceil), _ceil, aliases=("ceiling",),
              sql={"BIGINT": "{0}", "*": "ceil({0})"},
              duckdb={"DECIMAL": "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))"}),
     Function("round", "round(x[, digits])", "x rounded half away from zero; digits may be negative.",

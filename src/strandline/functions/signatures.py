@@ -73,7 +73,7 @@ class Function:
     vectorized     the same over columns: of the call and a Polars expression for each argument
     check          refuses arguments that must be known before the query runs and are not
     sql            how databases write it (`oracles.py`); `duckdb` and `postgresql` where one of them differs
-    cost           nanoseconds per row; None is next to nothing (`costs.py`)
+    cost           nanoseconds per row; None is next to nothing (`subexpressions.py`)
     granularity    microseconds. Over a column of instants the value is the same for all instants of a granule
     """
 
@@ -179,13 +179,12 @@ def alike(result: Type | None) -> Rule:
 
 def comparable(result: Type | None) -> Rule:
     """The same for arguments that have an order."""
-    rule_of_any = alike(result)
 
     def rule(types: Types) -> tuple[Types, Type] | None:
-        if any(kind.element is not None for kind in types):
-            array = next(kind for kind in types if kind.element is not None)
+        array = next((kind for kind in types if kind.element is not None), None)
+        if array is not None:
             raise FunctionError(f"cannot compare values of type {array}", OF_ARRAYS)
-        return rule_of_any(types)
+        return alike(result)(types)
 
     return rule
 
@@ -212,9 +211,19 @@ def number(types: Types) -> Type | None:
     return BIGINT if kind in (INT, VARCHAR) else kind
 
 
+def numeric(result: Callable[[Type], Type] | None = None) -> Rule:
+    """Numbers in the type for arithmetic over them, which is the result type too if `result` does not give another."""
+
+    def rule(types: Types) -> tuple[Types, Type] | None:
+        kind = number(types)
+        return None if kind is None else ((kind,) * len(types), kind if result is None else result(kind))
+
+    return rule
+
+
 def exact(types: Types) -> tuple[Type, Type] | None:
     """Both operands as DECIMALs if one is a DECIMAL and neither is a DOUBLE."""
-    if any(kind.name == "DECIMAL" for kind in types) and all(kind.name != "DOUBLE" for kind in types):
-        left, right = (as_decimal(INT if kind == NULL else kind) for kind in types)
-        return left, right
-    return None
+    if number(types) is None or all(kind.name != "DECIMAL" for kind in types) or DOUBLE in types:
+        return None
+    left, right = (as_decimal(INT if kind == NULL else kind) for kind in types)
+    return left, right

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from strandline.core.lazy import pl
 from strandline.core.types import BOOLEAN, INT, NULL, VARCHAR, Type, array_of
@@ -34,30 +33,15 @@ def _substring(text: str, start: int, count: int | None = None) -> str | None:
     return None if count < 0 else text[max(start, 1) - 1 : max(start + count, 1) - 1]
 
 
-def _left(text: str, count: int) -> str:
-    """All but the last -count characters if count is negative."""
-    return text[:count] if count >= 0 else text[: max(len(text) + count, 0)]
+def _pad(before: bool) -> Callable[..., str | None]:
+    def padded(text: str, size: int, fill: str = " ") -> str | None:
+        if size > _MAX_CHARACTERS:
+            return None
+        missing = max(size - len(text), 0)
+        padding, kept = (fill * missing)[:missing], text[: max(size, 0)]
+        return padding + kept if before else kept + padding
 
-
-def _right(text: str, count: int) -> str:
-    return text[max(len(text) - count, 0) :] if count >= 0 else text[-count:]
-
-
-def _padding(text: str, size: int, fill: str) -> str:
-    missing = max(size - len(text), 0)
-    return (fill * missing)[:missing]
-
-
-def _lpad(text: str, size: int, fill: str = " ") -> str | None:
-    return None if size > _MAX_CHARACTERS else _padding(text, size, fill) + text[: max(size, 0)]
-
-
-def _rpad(text: str, size: int, fill: str = " ") -> str | None:
-    return None if size > _MAX_CHARACTERS else text[: max(size, 0)] + _padding(text, size, fill)
-
-
-def _repeat(text: str, count: int) -> str | None:
-    return None if len(text) * count > _MAX_CHARACTERS else text * count
+    return padded
 
 
 def _overlay(text: str, new: str, start: int, count: int | None = None) -> str | None:
@@ -85,14 +69,9 @@ def _translation(old: str, new: str) -> dict[str, str]:
     return dict(reversed(list(pairs)))  # of several, the first counts
 
 
-def _translate(text: str, old: str, new: str) -> str:
-    becomes = _translation(old, new)
-    return "".join(becomes.get(character, character) for character in text)
-
-
 # Letters and digits, roughly: ASCII's, and the blocks beyond that are neither punctuation nor symbols nor accents of
-# their own, which end a word in PostgreSQL, too. Written out, so
-# that it means the same to Python and to Rust, whatever version of Unicode they know.
+# their own, which end a word in PostgreSQL, too. Written out, so that it means the same to Python and to Rust, whatever
+# version of Unicode they know.
 _WORD: Final = (
     r"[0-9A-Za-z\xaa\xb5\xba\xc0-\xd6\xd8-\xf6\xf8-\u02ff\u0370-\u1fff\u2c00-\u2dff\u3040-\ud7ff\uf900-\ufdff\uff10-\uff19"
     r"\uff21-\uff3a\uff41-\uff5a\uff66-\uffdc\U00010000-\U0001efff\U00020000-\U0010ffff]+"
@@ -107,14 +86,6 @@ def _capital(letter: str) -> str:
     """A letter whose upper case is several letters stays as it is."""
     upper = letter.upper()
     return upper if len(upper) == 1 else letter
-
-
-def _chr(code: int) -> str | None:
-    return chr(code) if 0 < code < 0xD800 or 0xDFFF < code < 0x110000 else None
-
-
-def _concat_ws(separator: str | None, *parts: str | None) -> str | None:
-    return None if separator is None else separator.join(part for part in parts if part is not None)
 
 
 def _literal_characters(arguments: Sequence[Expression]) -> None:
@@ -151,17 +122,7 @@ def _replace(call: Call, text: pl.Expr, old: pl.Expr, new: pl.Expr) -> pl.Expr:
     )
 
 
-def _stripped(strip: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Callable[..., pl.Expr]:
-    def stripped(_: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
-        if characters is None:
-            return strip(text, constant(" ", VARCHAR))
-        # Without characters Polars takes away all kinds of blanks: a NULL must not mean that.
-        return let((text, characters), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
-
-    return stripped
-
-
-def _padded(before: bool) -> Callable[..., pl.Expr]:
+def _pad_columns(before: bool) -> Callable[..., pl.Expr]:
     def padded(_: Call, text: pl.Expr, size: pl.Expr, fill: pl.Expr | None = None) -> pl.Expr:
         return let(
             (text, size.cast(pl.Int64), constant(" ", VARCHAR) if fill is None else fill),
@@ -202,11 +163,15 @@ def _overlay_columns(call: Call, text: pl.Expr, new: pl.Expr, start: pl.Expr, co
 
 
 def _split_part_columns(_: Call, text: pl.Expr, separator: pl.Expr, number: pl.Expr) -> pl.Expr:
+    parts = let((text, separator), lambda s, by: pl.when(by == "").then(pl.concat_list(s)).otherwise(s.str.split(by)))
+    return _nth_part_columns(parts, number)
+
+
+def _nth_part_columns(parts: pl.Expr, number: pl.Expr) -> pl.Expr:
     return let(
-        (text, separator, number.cast(pl.Int64)),
-        lambda s, by, n: pl.when(by == "").then(pl.concat_list(s)).otherwise(s.str.split(by)),
-        lambda s, by, n, parts: parts.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
-        lambda s, by, n, parts, part: pl.when((n != 0) & s.is_not_null() & by.is_not_null()).then(part.fill_null("")),
+        (parts, number.cast(pl.Int64)),
+        lambda p, n: p.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
+        lambda p, n, part: pl.when((n != 0) & p.is_not_null()).then(part.fill_null("")),
     )
 
 
@@ -215,11 +180,7 @@ def _part(call: Call, parts: pl.Expr, number: pl.Expr) -> pl.Expr:
         case Literal(int(literal), _) if literal:
             part = parts.list.get(literal - 1 if literal > 0 else literal, null_on_oob=True)
             return pl.when(parts.is_not_null()).then(part.fill_null(""))
-    return let(
-        (parts, number.cast(pl.Int64)),
-        lambda p, n: p.list.get(pl.when(n > 0).then(n - 1).otherwise(n), null_on_oob=True),
-        lambda p, n, part: pl.when((n != 0) & p.is_not_null()).then(part.fill_null("")),
-    )
+    return _nth_part_columns(parts, number)
 
 
 def _position(_: Call, text: pl.Expr, part: pl.Expr) -> pl.Expr:
@@ -251,11 +212,6 @@ def _initcap_columns(_: Call, text: pl.Expr) -> pl.Expr:
     return text.str.extract_all(f"(?s){_WORD}|.").list.eval(changed).list.join("")
 
 
-def _reverse(_: Call, text: pl.Expr) -> pl.Expr:
-    """Polars' own would keep a letter and its accent together."""
-    return text.str.split("").list.reverse().list.join("")
-
-
 def _concat_ws_columns(_: Call, separator: pl.Expr, *parts: pl.Expr) -> pl.Expr:
     return let(
         (separator, pl.concat_list(parts)),
@@ -263,45 +219,17 @@ def _concat_ws_columns(_: Call, separator: pl.Expr, *parts: pl.Expr) -> pl.Expr:
     )
 
 
-def _ascii(_: Call, text: pl.Expr) -> pl.Expr:
-    """From the first four bytes of UTF-8: how many there are, and six bits from each but the first."""
-    padded = pl.concat_str(text.str.head(1), pl.lit("\0\0\0\0")).cast(pl.Binary)
-    bytes_ = padded.bin.slice(0, 4).bin.reinterpret(dtype=pl.UInt32, endianness="big").cast(pl.Int64)
-    return let(
-        (bytes_,),
-        lambda b: b // 2**24,
-        lambda b, first: b // 2**16 % 64,
-        lambda b, first, two: b // 2**8 % 64,
-        lambda b, first, two, three: b % 64,
-        lambda b, first, two, three, four: (
-            pl.when(first < 0x80)
-            .then(first)
-            .when(first < 0xE0)
-            .then(first % 32 * 64 + two)
-            .when(first < 0xF0)
-            .then(first % 16 * 4096 + two * 64 + three)
-            .otherwise(first % 8 * 262144 + two * 4096 + three * 64 + four)
-            .cast(pl.Int32)
-        ),
-    )
+def _code_points(texts: pl.Series) -> pl.Series:
+    """Of the first characters: all of them as one text, which UTF-32 turns into numbers."""
+    first = texts.str.head(1).replace("", "\0").fill_null("\0").str.join("")[0]
+    return pl.Series(np.frombuffer(first.encode("utf-32-le"), np.int32)).set(texts.is_null(), None)
 
 
 def _characters(codes: pl.Series) -> pl.Series:
-    """The UTF-8 form of code points, written byte by byte of all of them."""
+    """Of code points: all of them as one text in UTF-32, which is split."""
     possible = codes.is_between(1, 0xD7FF) | codes.is_between(0xE000, 0x10FFFF)
-    code = codes.set(~possible, None).fill_null(0).to_numpy()
-    longer = [code >= bound for bound in (0x80, 0x800, 0x10000)]
-    size = 1 + np.sum(longer, axis=0)
-    lead = np.select(longer[::-1], [0xF0, 0xE0, 0xC0], 0)
-    columns = [lead | code >> 6 * (size - 1)]
-    columns += [
-        np.where(size > byte, 0x80 | (code >> 6 * np.maximum(size - 1 - byte, 0)) & 0x3F, 0) for byte in (1, 2, 3)
-    ]
-    used = np.arange(4) < size[:, None]
-    content = np.stack(columns, axis=1).astype(np.uint8)[used]
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    texts = pa.LargeStringArray.from_buffers(len(codes), pa.py_buffer(offsets), pa.py_buffer(content))
-    return pl.select(pl.when(possible).then(pl.Series(texts, dtype=pl.String))).to_series()
+    text = codes.set(~possible, None).fill_null(0).to_numpy().astype(np.int32).tobytes().decode("utf-32-le")
+    return pl.select(pl.when(possible).then(pl.Series([text]).str.split("").explode())).to_series()
 
 
 def _hashes(texts: pl.Series) -> pl.Series:
@@ -319,6 +247,21 @@ _TEST = fixed(BOOLEAN, VARCHAR, VARCHAR)
 _NUMBER = fixed(INT, VARCHAR)
 _COUNTED = fixed(VARCHAR, VARCHAR, INT, VARCHAR)
 
+
+def _trim(
+    name: str, doc: str, meaning: Callable[[str, str], str], strip: Callable[[pl.Expr, pl.Expr], pl.Expr], *aliases: str
+) -> Function:
+    def stripped(_: Call, text: pl.Expr, characters: pl.Expr | None = None) -> pl.Expr:
+        if characters is None:
+            return strip(text, constant(" ", VARCHAR))
+        # Without characters Polars takes away all kinds of blanks: a NULL must not mean that.
+        return let((text, characters), lambda s, c: pl.when(c.is_not_null()).then(strip(s, c)))
+
+    return Function(name, f"{name}(s[, characters])", doc, 1, 2, _TEXTS, lambda s, c=" ": meaning(s, c) if c else s,
+                    stripped, sql={"*": f"{name}({{0}}, ' ')", "*, *": f"{name}({{0}}, {{1}})"},
+                    cost=40, aliases=aliases)  # fmt: skip
+
+
 FAMILY: Final = (
     Function("||", "a || b", "Both texts together; NULL if one is NULL.", 2, 2, _text_join_rule, lambda a, b: a + b,
              lambda _, a, b: pl.concat_str(a, b), sql="({0} || {1})", cost=40),
@@ -327,7 +270,9 @@ FAMILY: Final = (
              lambda _, *parts: pl.concat_str(parts, ignore_nulls=True), strict=False, sql="concat({all})", cost=40),
     Function("concat_ws", "concat_ws(separator, a, …)",
              "The other arguments as one text with the separator between them; NULLs are skipped.",
-             2, None, any_text, _concat_ws, _concat_ws_columns, strict=False, sql="concat_ws({all})", cost=500),
+             2, None, any_text,
+             lambda by, *parts: None if by is None else by.join(part for part in parts if part is not None),
+             _concat_ws_columns, strict=False, sql="concat_ws({all})", cost=500),
     Function("lower", "lower(s)", "The text in lower case.", 1, 1, _TEXT, str.lower, lambda _, s: s.str.to_lowercase(),
              sql="{h}lower({0})", cost=80),
     Function("upper", "upper(s)", "The text in upper case.", 1, 1, _TEXT, str.upper, lambda _, s: s.str.to_uppercase(),
@@ -340,46 +285,42 @@ FAMILY: Final = (
     Function("octet_length", "octet_length(s)", "The number of bytes in UTF-8.",
              1, 1, _NUMBER, lambda s: len(s.encode()), lambda _, s: s.str.len_bytes().cast(pl.Int32),
              duckdb="CAST(strlen({0}) AS INTEGER)", postgresql="octet_length({0})"),
-    Function("trim", "trim(s[, characters])", "The text without blanks, or these characters, at both ends.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.strip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars(characters)), cost=40, aliases=("btrim",),
-             duckdb={"*": "trim({0}, ' ')", "*, *": "trim({0}, {1})"},
-             postgresql={"*": "btrim({0}, ' ')", "*, *": "btrim({0}, {1})"}),
-    Function("ltrim", "ltrim(s[, characters])", "The same at the start only.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.lstrip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars_start(characters)), cost=40,
-             sql={"*": "ltrim({0}, ' ')", "*, *": "ltrim({0}, {1})"}),
-    Function("rtrim", "rtrim(s[, characters])", "The same at the end only.",
-             1, 2, _TEXTS, lambda s, characters=" ": s.rstrip(characters) if characters else s,
-             _stripped(lambda s, characters: s.str.strip_chars_end(characters)), cost=40,
-             sql={"*": "rtrim({0}, ' ')", "*, *": "rtrim({0}, {1})"}),
+    _trim("trim", "The text without blanks, or these characters, at both ends.",
+          str.strip, lambda s, characters: s.str.strip_chars(characters), "btrim"),
+    _trim("ltrim", "The same at the start only.",
+          str.lstrip, lambda s, characters: s.str.strip_chars_start(characters)),
+    _trim("rtrim", "The same at the end only.",
+          str.rstrip, lambda s, characters: s.str.strip_chars_end(characters)),
     Function("substring", "substring(s, from[, count])",
              "The characters from a position on, the first is 1; NULL if count is negative.",
              2, 3, fixed(VARCHAR, VARCHAR, INT, INT), _substring, _substring_columns, cost=40, aliases=("substr",),
              sql={"*, *": "CASE WHEN {1} < 1 THEN {0} ELSE substring({0}, {1}) END", "*, *, *": "{h}part({all})"}),
     Function("left", "left(s, n)", "The first n characters; all but the last -n if n is negative.",
-             2, 2, _COUNTED, _left, lambda _, s, n: s.str.head(n), sql="left({0}, {1})"),
+             2, 2, _COUNTED, lambda s, n: s[:n], lambda _, s, n: s.str.head(n), sql="left({0}, {1})"),
     Function("right", "right(s, n)", "The last n characters; all but the first -n if n is negative.",
-             2, 2, _COUNTED, _right, lambda _, s, n: s.str.tail(n),
+             2, 2, _COUNTED, lambda s, n: s[max(len(s) - n, 0) :] if n >= 0 else s[-n:],
+             lambda _, s, n: s.str.tail(n),
              sql="CASE WHEN {1} IS NOT NULL THEN right({0}, greatest({1}, -2147483647)) END"),
     Function("lpad", "lpad(s, n[, fill])", "n characters: the text with blanks, or the fill, before it; or cut.",
-             2, 3, _COUNTED, _lpad, _padded(before=True), cost=2_000,
+             2, 3, _COUNTED, _pad(before=True), _pad_columns(before=True), cost=2_000,
              sql={"*, *": "{h}padded_left({0}, {1}, ' ')", "*, *, *": "{h}padded_left({all})"}),
     Function("rpad", "rpad(s, n[, fill])", "n characters: the text with blanks, or the fill, after it; or cut.",
-             2, 3, _COUNTED, _rpad, _padded(before=False), cost=2_000,
+             2, 3, _COUNTED, _pad(before=False), _pad_columns(before=False), cost=2_000,
              sql={"*, *": "{h}padded_right({0}, {1}, ' ')", "*, *, *": "{h}padded_right({all})"}),
-    Function("repeat", "repeat(s, n)", "The text n times.", 2, 2, _COUNTED, _repeat, _repeat_columns, cost=250,
+    Function("repeat", "repeat(s, n)", "The text n times.", 2, 2, _COUNTED,
+             lambda s, n: None if len(s) * n > _MAX_CHARACTERS else s * n, _repeat_columns, cost=250,
              sql="CASE WHEN CAST(length({0}) AS BIGINT) * {1} <= 1000000 THEN repeat({0}, {1}) END"),
-    # DuckDB's own function keeps a letter and its accent together.
+    # The functions of DuckDB and of Polars keep a letter and its accent together.
     Function("reverse", "reverse(s)", "The characters from the last to the first.", 1, 1, _TEXT, lambda s: s[::-1],
-             _reverse, sql="reverse({0})", duckdb="array_to_string(list_reverse(string_split({0}, '')), '')",
-             cost=2_000),
+             lambda _, s: s.str.split("").list.reverse().list.join(""), sql="reverse({0})",
+             duckdb="array_to_string(list_reverse(string_split({0}, '')), '')", cost=2_000),
     Function("replace", "replace(s, old, new)", "The text with each occurrence of old replaced.",
              3, 3, _TEXTS, lambda s, old, new: s.replace(old, new) if old else s, _replace, cost=150,
              sql="CASE WHEN {1} = '' AND {2} IS NOT NULL THEN {0} ELSE replace({0}, {1}, {2}) END"),
     Function("translate", "translate(s, 'old', 'new')",
              "Each character of old becomes the one at the same place of new, or nothing.",
-             3, 3, _TEXTS, _translate, _translate_columns, check=_literal_characters, sql="translate({all})", cost=250),
+             3, 3, _TEXTS, lambda s, old, new: s.translate(str.maketrans(_translation(old, new))), _translate_columns,
+             check=_literal_characters, sql="translate({all})", cost=250),
     Function("overlay", "overlay(s, new, from[, count])",
              "The text with count characters from a position on replaced, as many as new has if there is no count.",
              3, 4, fixed(VARCHAR, VARCHAR, VARCHAR, INT, INT), _overlay, _overlay_columns, cost=150,
@@ -400,9 +341,11 @@ FAMILY: Final = (
              2, 2, _TEST, str.endswith, lambda _, s, suffix: s.str.ends_with(suffix),
              sql="(right({0}, CAST(length({1}) AS INTEGER)) = {1})"),
     Function("ascii", "ascii(s)", "The code point of the first character; 0 if there is none.",
-             1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, _ascii, sql="ascii({0})", cost=150),
+             1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, lambda _, s: mapped(s, _code_points, INT),
+             sql="ascii({0})", cost=150),
     Function("chr", "chr(n)", "The character with a code point; NULL if there is none.",
-             1, 1, fixed(VARCHAR, INT), _chr, lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
+             1, 1, fixed(VARCHAR, INT), lambda n: chr(n) if 0 < n < 0xD800 or 0xDFFF < n < 0x110000 else None,
+             lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
              sql="CASE WHEN {0} BETWEEN 1 AND 55295 OR {0} BETWEEN 57344 AND 1114111 THEN chr({0}) END"),
     Function("md5", "md5(s)", "The MD5 hash of the UTF-8 form, in 32 hexadecimal digits.",
              1, 1, _TEXT, _md5, lambda _, s: mapped(s, _hashes, VARCHAR), sql="md5({0})", cost=250),

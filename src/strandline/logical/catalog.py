@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
@@ -102,6 +102,7 @@ class BaseStream:
     get the stream without it, and read what it has brought.
     """
 
+    word: ClassVar[str] = "stream"
     name: str
     columns: tuple[tuple[str, Type], ...]
     source: SourceCall
@@ -121,10 +122,6 @@ class BaseStream:
     def time_columns(self) -> tuple[str, ...]:
         """Columns that define the validity of a row."""
         return tuple(name for name in (self.time_column, self.end_column) if name is not None)
-
-    @property
-    def word(self) -> str:
-        return "stream"
 
     def column_type(self, name: str) -> Type:
         return dict(self.columns)[name]
@@ -157,12 +154,9 @@ Stream: TypeAlias = BaseStream | DerivedStream
 class Dependent:
     """A query that runs, or that a script is going to run, with the names in its FROM."""
 
+    word: ClassVar[str] = "running query"
     name: str
     reads: frozenset[str]
-
-    @property
-    def word(self) -> str:
-        return "running query"
 
 
 Dependant: TypeAlias = DerivedStream | Dependent
@@ -195,12 +189,9 @@ class Catalog:
     def get(self, name: str, span: Span | None = None) -> Stream:
         stream = self._streams.get(name.lower())
         if stream is None and name.lower().startswith(SYSTEM):
-            raise CatalogError(
-                f'"{name}" is a system table, which only a plain SELECT can read',
-                code="system-table",
-                hint="Run the SELECT on its own, without CREATE or EXPLAIN.",
-                span=span,
-            )
+            message = f'"{name}" is a system table, which only a plain SELECT can read'
+            hint = "Run the SELECT on its own, without CREATE or EXPLAIN."
+            raise CatalogError(message, code="system-table", hint=hint, span=span)
         if stream is None:
             near = difflib.get_close_matches(name.lower(), self._streams, n=1)
             if near:
@@ -212,15 +203,14 @@ class Catalog:
 
     def add(self, stream: Stream, span: Span | None = None) -> None:
         if stream.name.lower().startswith(SYSTEM):
-            raise _reserved(stream.name, span)
+            message = f'the name "{stream.name}" is reserved for system tables'
+            hint = "Names that begin with sys. are reserved; choose another name."
+            raise CatalogError(message, code="system-table", hint=hint, span=span)
         existing = self._streams.get(stream.name.lower())
         if existing is not None:
-            raise CatalogError(
-                f'{existing.word} "{existing.name}" already exists',
-                code="stream-exists",
-                hint=f"Choose another name, or DROP {existing.word.upper()} {existing.name} first.",
-                span=span,
-            )
+            message = f'{existing.word} "{existing.name}" already exists'
+            hint = f"Choose another name, or DROP {existing.word.upper()} {existing.name} first."
+            raise CatalogError(message, code="stream-exists", hint=hint, span=span)
         self._streams[stream.name.lower()] = stream
 
     def add_function(self, function: Definition) -> None:
@@ -237,12 +227,9 @@ class Catalog:
             self.add(view, span)
             return
         if view.name.lower() in _folded(view.reads):
-            raise CatalogError(
-                f'view "{view.name}" cannot refer to itself',
-                code="recursive-query",
-                hint="REPLACE removes the old view: write its query into the new one.",
-                span=span,
-            )
+            message = f'view "{view.name}" cannot refer to itself'
+            hint = "REPLACE removes the old view: write its query into the new one."
+            raise CatalogError(message, code="recursive-query", hint=hint, span=span)
         self._refuse_dependants(existing, running, f"DROP VIEW {existing.name} CASCADE, then CREATE VIEW.", span)
         self._streams[view.name.lower()] = view
 
@@ -288,15 +275,6 @@ class Catalog:
             hint="Stop the running queries first." if runs else hint,
             span=span,
         )
-
-
-def _reserved(name: str, span: Span | None) -> CatalogError:
-    return CatalogError(
-        f'the name "{name}" is reserved for system tables',
-        code="system-table",
-        hint="Names that begin with sys. are reserved; choose another name.",
-        span=span,
-    )
 
 
 def _listed(dependants: Iterable[Dependant]) -> str:

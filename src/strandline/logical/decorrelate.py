@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final
 
 from strandline.core.errors import BindError
 from strandline.core.types import BOOLEAN, Column
@@ -52,6 +52,7 @@ from strandline.logical.plan import (
     Map,
     MarkJoin,
     OuterJoin,
+    Outputs,
     Plan,
     Rank,
     SemiJoin,
@@ -61,8 +62,6 @@ from strandline.logical.schema import Ids, pass_on, schema
 from strandline.logical.tree import map_expressions, sources, walk, with_sources
 
 TRUE: Final = Literal(True, BOOLEAN)
-
-Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
 
 
 def decorrelate(plan: Plan, ids: Ids) -> Plan:
@@ -227,12 +226,9 @@ class _Decorrelation:
         columns: dict[str, Column] = {}
         for column_id, (column, span) in references.items():
             if column.type.element is not None:
-                raise BindError(
-                    "a correlated reference to an array is not supported",
-                    code="not-supported",
-                    hint="Select the needed elements in a subquery in FROM, and refer to those.",
-                    span=span,
-                )
+                message = "a correlated reference to an array is not supported"
+                hint = "Select the needed elements in a subquery in FROM, and refer to those."
+                raise BindError(message, code="not-supported", hint=hint, span=span)
             columns[column_id] = Column(
                 self.ids.fresh(f"outer.{column_id.removeprefix('outer.')}"), column_id, column.type
             )

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from strandline.core.temporal import show_duration
 from strandline.core.types import INTERVAL, Column
+from strandline.logical import plan as logical
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -17,28 +18,7 @@ from strandline.logical.expressions import (
     SortKey,
     UserCall,
 )
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.tree import sources
 
 _INFIX = {"or": 1, "and": 2, "=": 4, "<>": 4, "<": 4, "<=": 4, ">": 4, ">=": 4, "like": 4, "+": 6, "-": 6}
@@ -105,7 +85,16 @@ def _show_literal(value: object, is_interval: bool) -> str:
     return str(value)
 
 
-def show_aggregate(column: Column, call: AggregateCall) -> str:
+def show_keys(keys: tuple[str, ...]) -> str:
+    return f" by {', '.join(keys)}" if keys else ""
+
+
+def show_grouping(keys: tuple[str, ...], aggregates: logical.Aggregates) -> str:
+    computed = ", ".join(_show_aggregate(column, call) for column, call in aggregates)
+    return f"{show_keys(keys)}{': ' if computed else ''}{computed}"
+
+
+def _show_aggregate(column: Column, call: AggregateCall) -> str:
     argument = "*" if call.argument is None else call.argument.id
     distinct = "distinct " if call.distinct else ""
     parameter = "" if call.parameter is None else f", {_show_literal(call.parameter, is_interval=False)}"
@@ -128,7 +117,7 @@ def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, 
     return f"{column.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
 
 
-def show_outputs(outputs: tuple[tuple[Column, Expression], ...]) -> str:
+def show_outputs(outputs: logical.Outputs) -> str:
     """Computed columns as `name := expression`, columns that just pass by name."""
     return ", ".join(
         c.id if isinstance(e, ColumnRef) and e.id == c.id else f"{c.id} := {show_expression(e)}" for c, e in outputs
@@ -141,63 +130,59 @@ def show_window(range_us: int | None, slide_us: int) -> str:
 
 
 def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
-    by = f" by {', '.join(partition)}" if partition else ""
-    return f"{rows} rows{by}{'' if slide == 1 else f' slide {slide}'}"
+    return f"{rows} rows{show_keys(partition)}{'' if slide == 1 else f' slide {slide}'}"
 
 
 def show_session(partition: tuple[str, ...], gap_us: int) -> str:
-    by = f" by {', '.join(partition)}" if partition else ""
-    return f"gap {show_duration(gap_us)}{by}"
+    return f"gap {show_duration(gap_us)}{show_keys(partition)}"
+
+
+def _show_condition(predicate: Expression | None) -> str:
+    return "" if predicate is None else f" on {show_expression(predicate)}"
 
 
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
-        case Scan(stream, alias, columns):
+        case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
             return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
-        case TimeWindow(range_us, slide_us, _):
+        case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
-        case CountWindow(partition, rows, slide, _):
+        case logical.CountWindow(partition, rows, slide, _):
             return f"CountWindow {show_rows(partition, rows, slide)}"
-        case SessionWindow(partition, gap_us, _):
+        case logical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {show_session(partition, gap_us)}"
-        case Granularity(granule_us, _):
+        case logical.Granularity(granule_us, _):
             return f"Granularity {show_duration(granule_us)}"
-        case Changes(kind, _):
+        case logical.Changes(kind, _):
             return f"Changes {kind}"
-        case TopRows(partition, order, limit, _):
+        case logical.TopRows(partition, order, limit, _):
             return f"TopRows {limit} {show_order(partition, order)}"
-        case Rank(column, partition, order, limit, _):
+        case logical.Rank(column, partition, order, limit, _):
             return f"Rank {show_rank(column, partition, order, limit)}"
-        case Filter(predicate, _):
+        case logical.Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return f"Map {show_outputs(outputs)}"
-        case Join(None, _, _):
-            return "Join all pairs"
-        case Join(predicate, _, _):
-            assert predicate is not None
-            return f"Join on {show_expression(predicate)}"
-        case OuterJoin(full, predicate, _, _):
-            return f"{'Full' if full else 'Left'} join on {show_expression(predicate)}"
-        case SemiJoin(anti, predicate, _, _):
-            on = "" if predicate is None else f" on {show_expression(predicate)}"
-            return f"{'Anti' if anti else 'Semi'} join{on}"
-        case MarkJoin(mark, predicate, _, _):
-            return f"Mark join {mark.id}{'' if predicate is None else f' on {show_expression(predicate)}'}"
-        case Apply(kind, column, value, _, _):
+        case logical.Join(predicate, _, _):
+            return f"Join{_show_condition(predicate)}" if predicate is not None else "Join all pairs"
+        case logical.OuterJoin(full, predicate, _, _):
+            return f"{'Full' if full else 'Left'} join{_show_condition(predicate)}"
+        case logical.SemiJoin(anti, predicate, _, _):
+            return f"{'Anti' if anti else 'Semi'} join{_show_condition(predicate)}"
+        case logical.MarkJoin(mark, predicate, _, _):
+            return f"Mark join {mark.id}{_show_condition(predicate)}"
+        case logical.Apply(kind, column, value, _, _):
             added = "" if column is None else f" {column.id}"
             return f"Apply {kind}{added}{'' if value is None else f' of {show_expression(value)}'}"
-        case Aggregate(keys, aggregates, _):
-            by = f" by {', '.join(keys)}" if keys else ""
-            computed = ", ".join(show_aggregate(c, a) for c, a in aggregates)
-            return f"Aggregate{by}{': ' if computed else ''}{computed}"
-        case Distinct():
+        case logical.Aggregate(keys, aggregates, _):
+            return f"Aggregate{show_grouping(keys, aggregates)}"
+        case logical.Distinct():
             return "Distinct"
-        case Union(columns, _):
+        case logical.Union(columns, _):
             return f"Union ({', '.join(c.id for c in columns)})"
-        case SetOperation(kind, columns, _, _):
+        case logical.SetOperation(kind, columns, _, _):
             return f"{kind.capitalize()} ({', '.join(c.id for c in columns)})"
 
 

@@ -5,7 +5,7 @@ Operators and functions are one node, `Call`; `functions/registry.py` lists them
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -140,14 +140,22 @@ def extent(expression: Expression, columns: Mapping[str, Extent] | None = None) 
     return Extent(1 + sum(e.nodes for e in below), 1 + max((e.height for e in below), default=0))
 
 
-def columns_of(expression: Expression) -> frozenset[str]:
+def columns_of(expression: Expression | None) -> frozenset[str]:
     """The ids of the columns that the expression reads."""
+    if expression is None:
+        return frozenset()
     if isinstance(expression, ColumnRef):
         return frozenset((expression.id,))
     return frozenset().union(*(columns_of(child) for child in children(expression)))
 
 
-def substitute(expression: Expression, values: dict[str, Expression]) -> Expression:
+def reads_only(expression: Expression, columns: frozenset[str]) -> bool:
+    """True if an expression reads at least one of these columns and no others."""
+    read = columns_of(expression)
+    return bool(read) and read <= columns
+
+
+def substitute(expression: Expression, values: Mapping[str, Expression]) -> Expression:
     """The expression with each column in `values` replaced by its expression."""
     if isinstance(expression, ColumnRef):
         return values.get(expression.id, expression)
@@ -169,16 +177,26 @@ def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) 
             return UserCall(function_of_user, tuple(map(change, arguments)))
 
 
-def conjuncts(predicate: Expression) -> tuple[Expression, ...]:
-    """The parts of a conjunction: `a AND (b AND c)` gives a, b, c."""
+def conjuncts(predicate: Expression | None) -> tuple[Expression, ...]:
+    """The parts of a conjunction: `a AND (b AND c)` gives a, b, c, and no condition gives none."""
+    if predicate is None:
+        return ()
     if isinstance(predicate, Call) and predicate.function == "and":
         return tuple(part for argument in predicate.arguments for part in conjuncts(argument))
     return (predicate,)
 
 
-def conjunction(parts: tuple[Expression, ...]) -> Expression | None:
+def conjunction(parts: Iterable[Expression]) -> Expression | None:
     """The opposite of `conjuncts`: one flat AND of all parts; None for no parts."""
     flat = tuple(conjunct for part in parts for conjunct in conjuncts(part))
     if len(flat) > 1:
         return Call("and", flat, BOOLEAN)
     return flat[0] if flat else None
+
+
+def split_conjunction(
+    predicate: Expression | None, test: Callable[[Expression], bool]
+) -> tuple[Expression | None, Expression | None]:
+    """The conjunction of the parts that satisfy a test, and that of the others."""
+    parts = conjuncts(predicate)
+    return conjunction(part for part in parts if test(part)), conjunction(part for part in parts if not test(part))

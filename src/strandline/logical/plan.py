@@ -1,7 +1,7 @@
 """The logical algebra: what a query means, as an inert tree of stream operators.
 
-Every node maps logical streams to a logical stream; `snapshot.py` is the executable meaning. Columns have ids that are
-unique in the whole plan, so that a rule can move an operator without renumbering anything.
+Every node maps logical streams to a logical stream; `reference/interpreter.py` is the executable meaning. Columns have
+ids that are unique in the whole plan, so that a rule can move an operator without renumbering anything.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ from typing import Literal, TypeAlias
 from strandline.core.errors import Span
 from strandline.core.types import Column
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
+
+Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
+Aggregates: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class Filter:
 class Map:
     """Compute the output columns of each element from its payload; validity stays."""
 
-    outputs: tuple[tuple[Column, Expression], ...]
+    outputs: Outputs
     source: Plan
 
 
@@ -133,7 +136,7 @@ class Aggregate:
     """
 
     keys: tuple[str, ...]
-    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    aggregates: Aggregates
     source: Plan
 
 

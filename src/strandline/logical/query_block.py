@@ -90,13 +90,16 @@ def reads(plan: Plan, outer: Outer) -> bool:
 def references(plan: Plan, outer: Outer, span: Span) -> Iterator[Reference]:
     """The outer references of a block, first those of its subqueries."""
     yield from nested_references(plan, outer)
-    for value in _own_expressions(plan):
-        yield from ((column, span) for column in read_in([value], outer))
+    own = (node for node in _nodes(plan) if not isinstance(node, Apply))
+    for part in (part for node in own for value in expressions(node) for part in conjuncts(value)):
+        yield from ((column, span) for column in read_in([part], outer))
 
 
 def nested_references(plan: Plan, outer: Outer) -> Iterator[Reference]:
     """The outer references in the subqueries of a block."""
-    for apply in _applies(plan):
+    for apply in _nodes(plan):
+        if not isinstance(apply, Apply):
+            continue
         values = list(expressions(apply))
         if apply.kind != "single":
             values += [value for node in walk(apply.right) for value in expressions(node)]
@@ -105,29 +108,16 @@ def nested_references(plan: Plan, outer: Outer) -> Iterator[Reference]:
             yield from references(apply.right, outer, apply.span)
 
 
-def _applies(plan: Plan) -> Iterator[Apply]:
-    """The subqueries of a block, without nested ones, from the bottom up."""
+def _nodes(plan: Plan) -> Iterator[Plan]:
+    """The nodes of a block, without those of its subqueries, from the bottom up."""
     for source in (plan.left,) if isinstance(plan, Apply) else sources(plan):
-        yield from _applies(source)
-    if isinstance(plan, Apply):
-        yield plan
-
-
-def _own_expressions(plan: Plan) -> Iterator[Expression]:
-    """The expressions of a block outside of its subqueries, from the bottom up."""
-    for source in (plan.left,) if isinstance(plan, Apply) else sources(plan):
-        yield from _own_expressions(source)
-    if not isinstance(plan, Apply):
-        for value in expressions(plan):
-            yield from conjuncts(value)
+        yield from _nodes(source)
+    yield plan
 
 
 def replace_references(plan: Plan, columns: dict[str, Column]) -> Plan:
     """The plan with columns instead of its outer references."""
-    refs: dict[str, Expression] = {
-        column_id: ColumnRef(column.id, column.type) for column_id, column in columns.items()
-    }
-    return substitute_columns(plan, refs)
+    return substitute_columns(plan, {outer_id: ColumnRef(c.id, c.type) for outer_id, c in columns.items()})
 
 
 def equal_columns(predicates: list[Expression], outer: Outer, plan: Plan) -> dict[str, ColumnRef]:

@@ -37,13 +37,23 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.source)
 
 
-def column(plan: Plan, column_id: str) -> Column:
-    return next(c for c in schema(plan) if c.id == column_id)
+def column_ids(*plans: Plan) -> frozenset[str]:
+    return frozenset(column.id for plan in plans for column in schema(plan))
 
 
-def pass_on(columns: Iterable[Column]) -> tuple[tuple[Column, Expression], ...]:
+def pass_on(columns: Iterable[Column]) -> logical.Outputs:
     """What a Map lists to keep columns as they are."""
     return tuple((column, ColumnRef(column.id, column.type)) for column in columns)
+
+
+def rename(columns: Schema, names: Schema) -> logical.Outputs:
+    """What a Map lists to give columns other names and ids, by position."""
+    return tuple((name, ColumnRef(column.id, column.type)) for column, name in zip(columns, names, strict=True))
+
+
+def filtered(plan: Plan, predicate: Expression | None) -> Plan:
+    """The plan under a condition, if there is one."""
+    return plan if predicate is None else logical.Filter(predicate, plan)
 
 
 class Ids:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from strandline.logical.expressions import Expression, extent, substitute
@@ -61,7 +61,7 @@ def map_expressions(plan: Plan, change: Callable[[Expression], Expression]) -> P
     return plan
 
 
-def substitute_columns(plan: Plan, values: dict[str, Expression]) -> Plan:
+def substitute_columns(plan: Plan, values: Mapping[str, Expression]) -> Plan:
     """The plan with each column in `values` replaced by its expression, wherever it is read."""
     return transform_up(plan, lambda node: map_expressions(node, lambda value: substitute(value, values)))
 

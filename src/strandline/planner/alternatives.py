@@ -13,148 +13,73 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import wraps
 from typing import Final, TypeAlias
 
 from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rewrite import Rule
-from strandline.planner.rules.aggregate import group_below_join, group_below_union
-from strandline.planner.rules.distinct import (
-    leave_copies,
-    pull_distinct_above_join,
-    push_distinct_below_join,
-    push_distinct_below_match,
-    remove_copies_early,
-    remove_copies_of_partners,
-)
-from strandline.planner.rules.filter import (
-    merge_filters,
-    push_filter_below_aggregate,
-    push_filter_below_distinct,
-    push_filter_below_map,
-    push_filter_below_set_operation,
-    push_filter_below_time_window,
-    push_filter_below_union,
-    push_filter_into_join,
-)
-from strandline.planner.rules.join import (
-    push_condition_below_join,
-    push_condition_below_match,
-    push_filter_below_match,
-)
-from strandline.planner.rules.project import merge_maps, share_with_filter
-from strandline.planner.rules.pull_up import (
-    pull_filter_above_aggregate,
-    pull_filter_above_distinct,
-    pull_filter_above_join,
-    pull_filter_above_map,
-    pull_map_above_join,
-    push_map_below_join,
-    split_filter,
-    swap_filters,
-    take_filter_out_of_join,
-)
-from strandline.planner.rules.reorder import exchange_in_join, rotate_join, swap_join
-from strandline.planner.rules.set_operations import (
-    push_map_below_union,
-    rotate_set_operations,
-    subtract_one_by_one,
-    subtract_together,
-    swap_set_operation,
-)
-from strandline.planner.rules.subquery import flatten_semi_join, join_as_semi_join
-from strandline.planner.rules.window import (
-    pull_filter_above_window,
-    pull_granules_up,
-    pull_map_above_window,
-    pull_window_above_union,
-    push_filter_below_partitioned_window,
-    push_granules_down,
-    push_map_below_window,
-    push_window_below_union,
-)
+from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
+from strandline.planner.rules import filter as filters
+from strandline.planner.stages import PUSH_FILTERS
 
-# All trees that a law gives for one node; a `Rule` gives one at most.
-Ways: TypeAlias = Callable[[Plan], Iterator[Plan]]
+# A law as a step of the search: it gives at most one tree for a node, as the rules of the stages do, or yields all.
+Alternative: TypeAlias = Callable[[Plan], Plan | Iterator[Plan] | None]
 Cost: TypeAlias = Callable[[Plan], float]
 
-
-def ways(rule: Rule) -> Ways:
-    """A rule as one that gives all trees."""
-
-    @wraps(rule)
-    def found(plan: Plan) -> Iterator[Plan]:
-        other = rule(plan)
-        if other is not None:
-            yield other
-
-    return found
-
-
-ALTERNATIVES: Final[tuple[Ways, ...]] = (
+ALTERNATIVES: Final[tuple[Alternative, ...]] = (
     # Filter placement: push down to reduce the input of others, or pull up where the predicate itself is expensive.
-    *map(ways, (merge_filters, swap_filters)),
-    split_filter,
-    *map(
-        ways,
-        (
-            push_filter_below_map,
-            push_filter_below_time_window,
-            push_filter_below_partitioned_window,
-            push_filter_into_join,
-            push_condition_below_join,
-            push_filter_below_match,
-            push_condition_below_match,
-            push_filter_below_union,
-            push_filter_below_set_operation,
-            push_filter_below_distinct,
-            push_filter_below_aggregate,
-            pull_filter_above_map,
-            pull_filter_above_window,
-            pull_filter_above_distinct,
-            pull_filter_above_aggregate,
-        ),
-    ),
-    pull_filter_above_join,
-    take_filter_out_of_join,
+    filters.merge_filters,
+    pull_up.swap_filters,
+    pull_up.split_filter,
+    *PUSH_FILTERS,
+    pull_up.pull_filter_above_map,
+    window.pull_filter_above_window,
+    pull_up.pull_filter_above_distinct,
+    pull_up.pull_filter_above_aggregate,
+    pull_up.pull_filter_above_join,
+    pull_up.take_filter_out_of_join,
     # Computations: for all rows, for the remaining ones, or for pairs; results move, or their operands.
-    *map(ways, (merge_maps, share_with_filter, push_map_below_window, pull_map_above_window, push_map_below_union)),
-    pull_map_above_join,
-    push_map_below_join,
+    project.merge_maps,
+    project.share_with_filter,
+    window.push_map_below_window,
+    window.pull_map_above_window,
+    set_operations.push_map_below_union,
+    pull_up.pull_map_above_join,
+    pull_up.push_map_below_join,
     # Joins: which first, and which side is the left one.
-    *map(ways, (swap_join, exchange_in_join)),
-    rotate_join,
+    join.swap_join,
+    join.exchange_in_join,
+    join.rotate_join,
     # Duplicates and groups: fewer elements below, or fewer operators that keep them.
-    *map(ways, (push_distinct_below_join, pull_distinct_above_join, push_distinct_below_match)),
-    remove_copies_early,
-    *map(ways, (remove_copies_of_partners, leave_copies)),
-    group_below_join,
-    *map(ways, (group_below_union, flatten_semi_join, join_as_semi_join)),
+    distinct.push_distinct_below_join,
+    distinct.pull_distinct_above_join,
+    distinct.push_distinct_below_match,
+    distinct.remove_duplicates_early,
+    distinct.remove_duplicates_below_semi_join,
+    distinct.drop_distinct_below_insensitive,
+    aggregate.group_below_join,
+    aggregate.group_below_union,
+    subquery.flatten_semi_join,
+    subquery.join_as_semi_join,
     # Windows, granules and set operations: one for all, or one for each.
-    *map(
-        ways,
-        (
-            push_window_below_union,
-            pull_window_above_union,
-            push_granules_down,
-            pull_granules_up,
-            rotate_set_operations,
-            swap_set_operation,
-            subtract_together,
-            subtract_one_by_one,
-        ),
-    ),
+    window.push_window_below_union,
+    window.pull_window_above_union,
+    window.push_granules_down,
+    window.pull_granules_up,
+    set_operations.rotate_set_operations,
+    set_operations.swap_set_operation,
+    set_operations.subtract_together,
+    set_operations.subtract_one_by_one,
 )
 
 
-def neighbours(plan: Plan, rules: Sequence[Ways] = ALTERNATIVES) -> Iterator[tuple[str, Plan]]:
+def neighbours(plan: Plan, rules: Sequence[Alternative] = ALTERNATIVES) -> Iterator[tuple[str, Plan]]:
     """Every plan that one rule at one place makes of this one, with the name of the rule."""
     for rule in rules:
-        for other in rule(plan):
-            if other != plan and schema(other) == schema(plan):
+        trees = rule(plan)
+        for other in trees if isinstance(trees, Iterator) else (trees,):
+            if other is not None and other != plan and schema(other) == schema(plan):
                 yield rule.__name__, other
     inputs = sources(plan)
     for position, source in enumerate(inputs):
@@ -191,11 +116,10 @@ class PlanCandidate:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Result of a search: the best plan, the best of the others, and the number of costed plans."""
+    """Result of a search: the best plan, and the best of the others."""
 
     best: PlanCandidate
     rejected: tuple[PlanCandidate, ...]
-    examined: int
 
     @property
     def plan(self) -> Plan:
@@ -212,18 +136,18 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     seen, looked_at, beam, waited = {plan}, [best], [best], 0
     while beam and waited < MAX_ROUNDS_WITHOUT_GAIN and len(looked_at) < limit:
         fresh: list[PlanCandidate] = []
-        for item in beam:
-            for name, other in neighbours(item.plan):
+        for candidate in beam:
+            for name, other in neighbours(candidate.plan):
                 if other in seen or len(looked_at) + len(fresh) >= limit:
                     continue
                 seen.add(other)
-                fresh.append(PlanCandidate(other, _finite(cost(other)), (*item.rules, name)))
+                fresh.append(PlanCandidate(other, _finite(cost(other)), (*candidate.rules, name)))
         looked_at += fresh
-        beam = sorted(fresh, key=lambda item: item.cost)[:WIDTH]
+        beam = sorted(fresh, key=lambda candidate: candidate.cost)[:WIDTH]
         better = bool(beam) and beam[0].cost < best.cost
         best, waited = (beam[0], 0) if better else (best, waited + 1)
-    others = sorted((item for item in looked_at if item is not best), key=lambda item: item.cost)
-    return SearchResult(best, tuple(others[:SHOWN]), len(looked_at))
+    others = sorted((other for other in looked_at if other is not best), key=lambda other: other.cost)
+    return SearchResult(best, tuple(others[:SHOWN]))
 
 
 def separating_rule(chosen: PlanCandidate, other: PlanCandidate) -> str:

@@ -13,38 +13,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import reduce
 from typing import Final, TypeAlias, assert_never
-from typing import Literal as OneOf
 
 from strandline.core.temporal import SECOND
 from strandline.core.types import Column, Schema
+from strandline.logical import plan as logical
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources
+from strandline.planner.physical.plan import MatchKind
 
 CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
@@ -60,9 +39,6 @@ OTHER: Final = 0.5
 
 
 StatisticsByStream: TypeAlias = Mapping[str, StreamStatistics]
-MatchKind: TypeAlias = OneOf[
-    "left", "full", "semi", "anti", "mark"
-]  # the side of a join whose unmatched elements matter
 NOTHING_KNOWN: Final[StatisticsByStream] = {}
 
 
@@ -101,53 +77,48 @@ def characteristics(plan: Plan, statistics: StatisticsByStream) -> StreamProfile
 def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: StatisticsByStream) -> StreamProfile:
     """Stream profile of the output of an operator, given those of its inputs."""
     match plan:
-        case Scan(stream, _, columns, intervals):
+        case logical.Scan(stream, _, columns, intervals):
             return read(statistics.get(stream, StreamStatistics()), columns, intervals)
-        case TimeWindow(range_us, slide_us, _):
+        case logical.TimeWindow(range_us, slide_us, _):
             return windowed(below[0], range_us, slide_us)
-        case CountWindow(partition, rows, _, _):
+        case logical.CountWindow(partition, rows, _, _):
             return in_last_rows(below[0], partition, rows)
-        case SessionWindow(partition, gap_us, _):
+        case logical.SessionWindow(partition, gap_us, _):
             return in_sessions(below[0], partition, gap_us)
-        case Granularity(granule_us, _):
+        case logical.Granularity(granule_us, _):
             return rounded_up(below[0], granule_us)
-        case Changes():
-            return changing(below[0])
-        case TopRows(partition, _, limit, _):
+        case logical.Changes():
+            return replace(below[0], length=CHRONON)
+        case logical.TopRows(partition, _, limit, _):
             return first_rows(below[0], partition, limit)
-        case Rank(place, partition, _, limit, _):
+        case logical.Rank(place, partition, _, limit, _):
             return ranked(below[0], place, partition, limit)
-        case Filter(predicate, _):
+        case logical.Filter(predicate, _):
             return filtered(below[0], predicate)
-        case Map(outputs, _):
+        case logical.Map(outputs, _):
             return mapped(below[0], outputs)
-        case Join(predicate, _, _):
-            return joined(predicate, *_sides(below))
-        case OuterJoin(full, predicate, _, _):
-            return matched("full" if full else "left", predicate, *_sides(below))
-        case SemiJoin(anti, predicate, _, _):
-            return matched("anti" if anti else "semi", predicate, *_sides(below))
-        case MarkJoin():
-            return matched("mark", plan.predicate, *_sides(below))
-        case Apply():
+        case logical.Join(predicate, _, _):
+            return joined(predicate, below[0], below[1])
+        case logical.OuterJoin(full, predicate, _, _):
+            return matched("full" if full else "left", predicate, below[0], below[1])
+        case logical.SemiJoin(anti, predicate, _, _):
+            return matched("anti" if anti else "semi", predicate, below[0], below[1])
+        case logical.MarkJoin():
+            return matched("mark", plan.predicate, below[0], below[1])
+        case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
-        case Aggregate(keys, _, _):
+        case logical.Aggregate(keys, _, _):
             return aggregated(below[0], keys)
-        case Distinct(source):
+        case logical.Distinct(source):
             return unique(below[0], tuple(c.id for c in schema(source)))
-        case Union(columns, inputs):
+        case logical.Union(columns, inputs):
             return merged(columns, tuple(schema(source) for source in inputs), below)
-        case SetOperation(_, columns, left, right):
+        case logical.SetOperation(_, columns, left, right):
             # Both sides together, payload by payload, change as a group does; the result is not more.
             both = merged(columns, (schema(left), schema(right)), below)
             return grouped(both, groups_of(both, tuple(c.id for c in columns)))
         case _:
             assert_never(plan)
-
-
-def _sides(below: tuple[StreamProfile, ...]) -> tuple[StreamProfile, StreamProfile]:
-    left, right = below
-    return left, right
 
 
 # Estimates per operator, for logical and physical plans alike.
@@ -186,10 +157,6 @@ def rounded_up(below: StreamProfile, granule_us: int) -> StreamProfile:
     return replace(below, rate=below.rate * below.length / granule, length=granule, granule=granule)
 
 
-def changing(below: StreamProfile) -> StreamProfile:
-    return replace(below, length=CHRONON)
-
-
 def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> StreamProfile:
     """Top-k: of the valid elements `limit` of each partition are visible; an arrival or expiry changes them with the
     probability that it is among them."""
@@ -201,12 +168,12 @@ def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> 
 
 def ranked(below: StreamProfile, rank_column: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
     """Rank: an arrival or expiry shifts the elements behind it, half of its partition or of the visible ranks."""
-    item = below.valid / groups_of(below, partition)
-    moved = max(1.0, min(item, limit or item) / 2)
-    shown = min(1.0, limit / item) if limit is not None and item > limit else 1.0
+    per_group = below.valid / groups_of(below, partition)
+    moved = max(1.0, min(per_group, limit or per_group) / 2)
+    shown = min(1.0, limit / per_group) if limit is not None and per_group > limit else 1.0
     rate = 2 * below.rate * moved * shown
     length = below.valid * shown / rate if rate else below.length
-    return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or item})
+    return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or per_group})
 
 
 def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
@@ -223,7 +190,7 @@ def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
     return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
 
 
-def mapped(below: StreamProfile, outputs: tuple[tuple[Column, Expression], ...]) -> StreamProfile:
+def mapped(below: StreamProfile, outputs: logical.Outputs) -> StreamProfile:
     """(22.2)"""
     values = {column.id: values_in(expression, below) for column, expression in outputs}
     alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
@@ -252,7 +219,7 @@ def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfi
 def _equated(predicate: Expression | None) -> frozenset[str]:
     """The columns that an equality makes equal."""
     columns: set[str] = set()
-    for part in conjuncts(predicate) if predicate is not None else ():
+    for part in conjuncts(predicate):
         match part:
             case Call("=", (ColumnRef(one, _), ColumnRef(two, _)), _):
                 columns |= {one, two}
@@ -305,24 +272,24 @@ def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
         return below
     if below.length >= LONGEST:  # each payload comes once, and stays
         return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
-    item = below.rate / groups_of(below, columns)  # elements per second with the same payload
+    per_payload = below.rate / groups_of(below, columns)  # elements per second with the same payload
     rate, longest = below.rate, 2 * below.length if below.spread else below.length
     if below.spread:
-        rate *= min(1.0, math.sqrt(2 / (longest * item)))
-    valid = groups_of(below, columns) * -math.expm1(-item * below.length)
+        rate *= min(1.0, math.sqrt(2 / (longest * per_payload)))
+    valid = groups_of(below, columns) * -math.expm1(-per_payload * below.length)
     return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:
     """(22.3)"""
-    rate = sum(item.rate for item in below)
-    length = sum(item.valid for item in below) / rate if rate else CHRONON
+    rate = sum(profile.rate for profile in below)
+    length = sum(profile.valid for profile in below) / rate if rate else CHRONON
     values: dict[str, float] = {}
     for number, column in enumerate(columns):
         ids = [schema[number].id for schema in inputs]
-        values[column.id] = max(item.values.get(i, VALUES) for item, i in zip(below, ids, strict=True))
-    spread = any(item.spread for item in below) or len({item.length for item in below}) > 1
-    return StreamProfile(rate, length, min(item.granule for item in below), values, spread)
+        values[column.id] = max(profile.values.get(i, VALUES) for profile, i in zip(below, ids, strict=True))
+    spread = any(profile.spread for profile in below) or len({profile.length for profile in below}) > 1
+    return StreamProfile(rate, length, min(profile.granule for profile in below), values, spread)
 
 
 def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
@@ -341,7 +308,7 @@ def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
 
 def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
     """Number of distinct value combinations over all time, not only at an instant."""
-    return reduce(lambda groups, column: groups * stream.values.get(column, VALUES), columns, 1.0)
+    return math.prod((stream.values.get(column, VALUES) for column in columns), start=1.0)
 
 
 # Which share of the elements a predicate lets pass.
@@ -349,9 +316,7 @@ def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
 
 def selectivity(predicate: Expression, stream: StreamProfile) -> float:
     """The share of elements that satisfy a predicate, its parts taken as independent."""
-    share = 1.0
-    for part in conjuncts(predicate):
-        share *= _share(part, stream)
+    share = math.prod((_share(part, stream) for part in conjuncts(predicate)), start=1.0)
     return min(1.0, max(0.0, share))
 
 
@@ -368,7 +333,7 @@ def _share(part: Expression, stream: StreamProfile) -> float:
         case Call("and", _, _):
             return selectivity(part, stream)
         case Call("or", parts, _):
-            return 1.0 - math.prod(1.0 - _share(item, stream) for item in parts)
+            return 1.0 - math.prod(1.0 - _share(one, stream) for one in parts)
         case Call("not", (inner,), _):
             return 1.0 - _share(inner, stream)
         case Call("in", (one, *choices), _):
@@ -397,4 +362,4 @@ def values_in(expression: Expression, stream: StreamProfile) -> float:
         case Call("%", (_, Literal(int(modulus))), _) if modulus:
             return float(abs(modulus))
         case _:
-            return max(1.0, reduce(lambda n, c: n * stream.values.get(c, VALUES), columns_of(expression), 1.0))
+            return max(1.0, groups_of(stream, tuple(columns_of(expression))))

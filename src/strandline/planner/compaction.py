@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,34 +59,29 @@ def foreseen(per_batch: float, batches: float, spread: bool) -> LogForecast:
     or, if `spread`, between not at all and twice as long."""
     if per_batch <= 0 or batches <= 0:
         return LogForecast(0.0, 0.0, 0.0)
-    rounded = float(f"{per_batch:.3g}"), float(f"{batches:.3g}")
-    late = _played(*rounded, spread, True)
-    if abs(late.longest - round(late.longest)) > _CHANCE:
-        return late.forecast
-    # Rows end just when a batch does: whether their segment lives through another batch is a matter of chance.
-    soon = _played(*rounded, spread, False).forecast
-    both = zip(astuple(late.forecast), astuple(soon), strict=True)
-    return LogForecast(*((one + two) / 2 for one, two in both))
-
-
-class _Outcome(NamedTuple):
-    forecast: LogForecast
-    longest: float
-
-
-@lru_cache(maxsize=4096)
-def _played(per_batch: float, batches: float, spread: bool, late: bool) -> _Outcome:
+    per_batch, batches = float(f"{per_batch:.3g}"), float(f"{batches:.3g}")
     longest = 2 * batches if spread else batches
     coarse = max(1.0, longest / _MOST_BATCHES)
     per_batch, longest = per_batch * coarse, longest / coarse
+    late = _played(per_batch, longest, coarse, spread, True)
+    if abs(longest - round(longest)) > _CHANCE:
+        return late
+    # Rows end just when a batch does: whether their segment lives through another batch is a matter of chance.
+    soon = _played(per_batch, longest, coarse, spread, False)
+    both = zip(astuple(late), astuple(soon), strict=True)
+    return LogForecast(*((one + two) / 2 for one, two in both))
+
+
+@lru_cache(maxsize=4096)
+def _played(per_batch: float, longest: float, coarse: float, spread: bool, late: bool) -> LogForecast:
+    """The forecast for batches that stand for `coarse` shorter ones each."""
     play = _Play(per_batch, longest, spread, late)
     warm, counted = int(2 * longest) + 2, int(longest) + 8
     steps = [play.step(now) for now in range(warm + counted)][warm:]
-    rows, segments, rewritten = (float(item) for item in np.mean(steps, axis=0))
+    rows, segments, rewritten = map(float, np.mean(steps, axis=0))
     # In shorter batches each row is rewritten in the lower tiers first.
     more = per_batch * np.log(coarse) / np.log(FAN_IN) if per_batch < LARGEST_MERGE_ROWS else 0.0
-    forecast = LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
-    return _Outcome(forecast, longest)
+    return LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
 
 
 class _Play:
@@ -105,7 +100,7 @@ class _Play:
             self.segments.append((born, self._alive(born, now)))
         rewritten = 0.0
         while (window := merge_window([round(rows) for _, rows in self.segments])) is not None:
-            born = np.concatenate([item for item, _ in self.segments[window]])
+            born = np.concatenate([batches for batches, _ in self.segments[window]])
             born = born[born + 0.5 + self.longest + self.behind > now]
             rows = self._alive(born, now)
             rewritten += rows

@@ -21,9 +21,9 @@ from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
-from strandline.functions.costs import own_cost
+from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
-from strandline.planner.cardinality import LONGEST, groups_of, joined, unique, unmatched_fraction
+from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
 from strandline.planner.compaction import LogForecast, foreseen
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
@@ -64,10 +64,9 @@ def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread
     """A hashed log over all shards. Elements cut at the watermark are not kept."""
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
-    item = foreseen(
-        rate * batch * flow.copies / flow.shards, length / batch, flow.stream.spread if spread is None else spread
-    )
-    return LogForecast(item.rows * flow.shards, item.segments, item.rewritten * flow.shards)
+    spread = flow.stream.spread if spread is None else spread
+    log = foreseen(rate * batch * flow.copies / flow.shards, length / batch, spread)
+    return LogForecast(log.rows * flow.shards, log.segments, log.rewritten * flow.shards)
 
 
 def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
@@ -81,7 +80,7 @@ def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
 
 
 def join_state(
-    node: physical.HashJoin | physical.OuterHashJoin,
+    node: physical.JoinNode,
     left: PhysicalProfile,
     right: PhysicalProfile,
     batch: float,
@@ -95,15 +94,15 @@ def join_state(
     work["rewritten"] = sum(log.rewritten for log in logs) / batch
     # Rows of a batch are held against all that the other side holds or brings, also against those that have ended.
     held = [log.rows / side.copies for log, side in zip(logs, (left, right), strict=True)]
-    found = joined(condition_of(node, keys_only=True), left.stream, right.stream)
-    everybody = joined(None, left.stream, right.stream)
-    share = found.rate / everybody.rate if everybody.rate else 0.0
+    matches = joined(condition_of(node, keys_only=True), left.stream, right.stream)
+    all_pairs = joined(None, left.stream, right.stream)
+    share = matches.rate / all_pairs.rate if all_pairs.rate else 0.0
     at_once = right.stream.rate * batch / left.shards
     work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
     if node.condition is not None:
-        work["computed"] = found.rate * expression_cost(node.condition)
-        work["result"] = found.rate
-        work["byte"] += found.rate * width(schema(node))
+        work["computed"] = matches.rate * expression_cost(node.condition)
+        work["result"] = matches.rate
+        work["byte"] += matches.rate * width(schema(node))
     size = sum(log.rows * w for log, w in zip(logs, widths, strict=True)) / rows if rows else 0.0
     return rows, size
 
@@ -115,19 +114,16 @@ def match_state(
     pairs = joined(condition_of(node), left.stream, right.stream)
     extra = 0.0
     if node.kind in ("semi", "mark"):
-        fresh, alone = matched_fragments(pairs, left.stream), unmatched_fraction(pairs, left.stream)
-        matches = -math.log(alone) if alone > 0 else 700.0
+        fresh, matches = matched_fragments(pairs, left.stream), _mean_matches(pairs, left)
         # The last of the earlier matches, and the element itself, stay for most of its time.
         stays = left.stream.length * matches / (matches + 1)
         extra += _log(left, fresh, stays, batch, False).rows
         if not left.cut:
             extra += fresh / 2 * left.stream.length * max(matches - 1, 0.0) / (matches + 1)  # the second waits
         work["covered"] = pairs.rate
-    sides = [(left, right)] if node.kind != "semi" else []
-    sides += [(right, left)] if node.kind == "full" else []
-    for side, _ in sides:
-        alone = unmatched_fraction(pairs, side.stream)
-        matches = -math.log(alone) if alone > 0 else 700.0
+    sides = {"semi": (), "full": (left, right)}.get(node.kind, (left,))
+    for side in sides:
+        alone, matches = unmatched_fraction(pairs, side.stream), _mean_matches(pairs, side)
         asleep = 1 + math.expm1(-matches) / matches if matches > 1e-9 else 0.0
         covers = _log(side, pairs.rate / 2 * asleep, pairs.length, batch, True).rows
         extra += side.stream.valid * (alone + asleep) + covers
@@ -135,6 +131,11 @@ def match_state(
         work["covered"] = work.get("covered", 0.0) + pairs.rate
     total = rows + extra
     return total, (rows * size + extra * (width(schema(node.left)) + 2 * HASH_BYTES)) / total if total else 0.0
+
+
+def _mean_matches(pairs: StreamProfile, side: PhysicalProfile) -> float:
+    alone = unmatched_fraction(pairs, side.stream)
+    return -math.log(alone) if alone > 0 else 700.0
 
 
 def _harmonic(number: float) -> float:
@@ -162,14 +163,14 @@ def aggregate_state(
 ) -> tuple[float, float]:
     stream = first.stream
     groups = groups_of(stream, node.keys)
-    item = stream.valid / groups
-    alive = groups * -math.expm1(-item) if node.keys else 1.0
+    per_group = stream.valid / groups
+    alive = groups * -math.expm1(-per_group) if node.keys else 1.0
     calls = [call for _, call in node.aggregates]
     sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
     members = [call for call in calls if looks_at_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
-    candidates = alive * _harmonic(max(item, 1e-9)) if ends else alive
+    candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
     events = first.arriving * (2 if ends else 1) + alive / batch
     work["touched"] = alive / batch
     sort_by_end(first, batch, work)
@@ -177,10 +178,10 @@ def aggregate_state(
     work["extreme"] = (first.arriving + candidates / batch) * len(sides)
     work["member"] = (first.arriving + staying / batch) * len(members)
     rows = staying + alive + candidates * len(sides)
-    read = {c.id: c for c in schema(node.source)}
-    wanted = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
-    valid_width = sum(_width(read[column_id].type) for column_id in wanted) + _TIMES / 2
-    total_width = sum(_width(read[key].type) for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
+    widths = {c.id: _width(c.type) for c in schema(node.source)}
+    read = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
+    valid_width = sum(widths[column_id] for column_id in read) + _TIMES / 2
+    total_width = sum(widths[key] for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0
 

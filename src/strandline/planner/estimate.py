@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.core.temporal import SECOND
-from strandline.logical.catalog import BaseStream
-from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, read
+from strandline.core.types import Schema
+from strandline.logical.catalog import BaseStream, StreamStatistics
+from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, StreamProfile, read
 from strandline.planner.cost import width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
@@ -27,17 +28,15 @@ BATCH_SECONDS: Final = 1.0  # of stream time in a batch, by default
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Estimate of an operator in the steady state: rows per second, their validity and granule in seconds; state over
-    all shards; CPU seconds per second; and the work behind them."""
+    """Estimate of an operator in the steady state: rows per second, the longest validity in seconds of what goes in or
+    out; CPU seconds per second, and the work behind them; state over all shards."""
 
-    rate_in: float
     rate_out: float
     length: float
-    granule: float
-    rows: float
-    bytes: float
     cost: float
     work: Mapping[str, float]
+    rows: float = 0.0
+    bytes: float = 0.0
 
     @property
     def grows(self) -> bool:
@@ -61,7 +60,7 @@ class Estimates:
     def cost(self) -> float:
         """CPU seconds per second."""
         parts = (self.steps, self.reading, self.sending)
-        return self.driving.cost + sum(item.cost for part in parts for item in part.values())
+        return self.driving.cost + sum(estimate.cost for part in parts for estimate in part.values())
 
     @property
     def rows(self) -> float:
@@ -90,12 +89,11 @@ def how_much_faster(
     low, high = 0.0, math.log(MOST_FASTER)
     for _ in range(7):
         middle = (low + high) / 2
-        rates = {
-            stream.name: replace(known, rate=(known.rate or RATE) * math.exp(middle))
-            for stream in pipeline.streams
-            for known in (statistics.get(stream.name, stream.statistics),)
-        }
-        low, high = (middle, high) if estimate(pipeline, rates, prices=prices).cost <= cores else (low, middle)
+        faster: dict[str, StreamStatistics] = {}
+        for stream in pipeline.streams:
+            profile = statistics.get(stream.name, stream.statistics)
+            faster[stream.name] = replace(profile, rate=(profile.rate or RATE) * math.exp(middle))
+        low, high = (middle, high) if estimate(pipeline, faster, prices=prices).cost <= cores else (low, middle)
     return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
 
 
@@ -103,78 +101,72 @@ class _Walk:
     def __init__(self, pipeline: Pipeline, statistics: StatisticsByStream, batch: float, prices: Prices) -> None:
         self.pipeline, self.statistics, self.batch, self.prices = pipeline, statistics, batch, prices
         self.streams = {stream.name: stream for stream in pipeline.streams}
-        self.feeders: dict[str, tuple[Fragment, PhysicalProfile]] = {}
+        self.inputs: dict[str, PhysicalProfile] = {}  # by port, what exchanges have brought there
 
     def estimates(self) -> Estimates:
         steps: dict[str, Estimate] = {}
         sending: dict[str, Estimate] = {}
-        for fragment in sorted(self.pipeline.fragments, key=lambda item: item.stage):
-            known: dict[Node, PhysicalProfile] = {port: self._enters(port, fragment) for port in ports(fragment.root)}
+        for fragment in sorted(self.pipeline.fragments, key=lambda fragment: fragment.stage):
+            profiles: dict[Node, PhysicalProfile] = {}
+            for port in ports(fragment.root):
+                profiles[port] = self._enters(port, fragment)
             for number, node in enumerate(numbered(fragment.root)):
-                known[node] = estimate_output(node, known, self.batch)
-                steps[f"{fragment.id}.{number}"] = self._step(node, known, fragment)
-            flow = known[fragment.root]
-            sending[fragment.id] = self._sending(fragment, flow)
+                profiles[node] = estimate_output(node, profiles, self.batch)
+                steps[f"{fragment.id}.{number}"] = self._step(node, profiles, fragment)
+            output = profiles[fragment.root]
+            sending[fragment.id] = self._sending(fragment, output)
             if isinstance(fragment.route, physical.ExchangeTo):
-                self.feeders[fragment.route.port] = fragment, flow
+                self.inputs[fragment.route.port] = self._moved(fragment.route.mode, output)
         reading = {stream.name: self._reading(stream) for stream in self.pipeline.streams}
         driving = self._driving(list(reading.values()))
         return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.shards)
 
     def _enters(self, port: physical.Input, fragment: Fragment) -> PhysicalProfile:
-        if port.name.startswith(SOURCE):
-            stream = self.streams[port.name.removeprefix(SOURCE)]
-            known = self.statistics.get(stream.name, stream.statistics)
-            # An operator over several streams waits for the one with the largest out-of-orderness.
-            early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
-            return PhysicalProfile(read(known, port.columns, stream.has_intervals), early=early)
-        feeder, flow = self.feeders[port.name]
-        assert isinstance(feeder.route, physical.ExchangeTo)
-        shards = 1 if feeder.route.mode == "one" else self.pipeline.shards
-        copies = shards if feeder.route.mode == "all" else 1
-        return PhysicalProfile(flow.stream, flow.cut, flow.whole, flow.early, shards, copies)
+        if not port.name.startswith(SOURCE):
+            return self.inputs[port.name]
+        stream = self.streams[port.name.removeprefix(SOURCE)]
+        # An operator over several streams waits for the one with the largest out-of-orderness.
+        early = max(self.streams[name].disorder_us for name in fragment.streams) / SECOND
+        return PhysicalProfile(self._read(stream, port.columns), early=early)
 
-    def _step(self, node: Node, known: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
-        below = [known[source] for source in sources(node)]
-        found = estimate_state(node, known, self.batch, self._steps(fragment))
-        out = known[node].stream
-        arriving = sum(item.arriving for item in below)
-        length = max(item.stream.length for item in (*below, known[node]))
-        cost = self.prices.cost(node.tag, found.work)
-        return Estimate(arriving, out.rate, length, out.granule, found.rows, found.bytes, cost, found.work)
+    def _read(self, stream: BaseStream, columns: Schema) -> StreamProfile:
+        return read(self.statistics.get(stream.name, stream.statistics), columns, stream.has_intervals)
+
+    def _moved(self, mode: physical.Mode, output: PhysicalProfile) -> PhysicalProfile:
+        """The output of a fragment after an exchange."""
+        shards = 1 if mode == "one" else self.pipeline.shards
+        return replace(output, shards=shards, copies=shards if mode == "all" else 1)
+
+    def _step(self, node: Node, profiles: Mapping[Node, PhysicalProfile], fragment: Fragment) -> Estimate:
+        below = [profiles[source] for source in sources(node)]
+        state = estimate_state(node, profiles, self.batch, self._steps(fragment))
+        length = max(profile.stream.length for profile in (*below, profiles[node]))
+        cost = self.prices.cost(node.tag, state.work)
+        return Estimate(profiles[node].stream.rate, length, cost, state.work, state.rows, state.bytes)
 
     def _steps(self, fragment: Fragment) -> float:
         """Runs per second of the operators of a fragment."""
         return (self.pipeline.shards if fragment.stage and fragment.everywhere else 1) / self.batch
 
-    def _sending(self, fragment: Fragment, flow: PhysicalProfile) -> Estimate:
-        copies = (
-            self.pipeline.shards
-            if isinstance(fragment.route, physical.ExchangeTo) and fragment.route.mode == "all"
-            else 1
-        )
-        rate = flow.stream.rate * copies
+    def _sending(self, fragment: Fragment, output: PhysicalProfile) -> Estimate:
+        kind, rate = "Result", output.stream.rate
+        if isinstance(fragment.route, physical.ExchangeTo):
+            kind, rate = "Exchange", self._moved(fragment.route.mode, output).arriving
         work = {"row": rate, "byte": rate * width(schema(fragment.root)), "step": self._steps(fragment)}
-        cost = self.prices.cost("Result" if isinstance(fragment.route, physical.ResultOf) else "Exchange", work)
-        return Estimate(rate, rate, flow.stream.length, flow.stream.granule, 0.0, 0.0, cost, work)
+        return Estimate(rate, output.stream.length, self.prices.cost(kind, work), work)
 
     def _reading(self, stream: BaseStream) -> Estimate:
-        wanted = {
-            column.name: column
-            for fragment in self.pipeline.at(0)
-            for port in ports(fragment.root)
-            if port.name == f"{SOURCE}{stream.name}"
-            for column in port.columns
-        }
-        flow = read(self.statistics.get(stream.name, stream.statistics), (), stream.has_intervals)
-        work = {"row": flow.rate, "byte": flow.rate * width(tuple(wanted.values())), "step": 1 / self.batch}
-        cost = self.prices.cost("Read", work)
-        return Estimate(flow.rate, flow.rate, flow.length, flow.granule, 0.0, 0.0, cost, work)
+        inputs = (port for fragment in self.pipeline.at(0) for port in ports(fragment.root))
+        columns = {c.name: c for port in inputs if port.name == f"{SOURCE}{stream.name}" for c in port.columns}
+        profile = self._read(stream, ())
+        byte_rate = profile.rate * width(tuple(columns.values()))
+        work = {"row": profile.rate, "byte": byte_rate, "step": 1 / self.batch}
+        return Estimate(profile.rate, profile.length, self.prices.cost("Read", work), work)
 
     def _driving(self, reading: list[Estimate]) -> Estimate:
         work = {
-            "row": sum(item.work["row"] for item in reading),
-            "byte": sum(item.work["byte"] for item in reading),
+            "row": sum(stream.work["row"] for stream in reading),
+            "byte": sum(stream.work["byte"] for stream in reading),
             "step": sum(self._steps(fragment) for fragment in self.pipeline.fragments),
         }
-        return Estimate(work["row"], 0.0, 0.0, 0.0, 0.0, 0.0, self.prices.cost("Batch", work), work)
+        return Estimate(0.0, 0.0, self.prices.cost("Batch", work), work)

@@ -12,9 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from strandline.logical.expressions import Call, ColumnRef, Expression, columns_of, conjunction, conjuncts
+from strandline.logical.expressions import Call, Expression, columns_of, conjunction, conjuncts
 from strandline.logical.plan import CountWindow, Filter, Join, Map, Plan, Scan
-from strandline.logical.schema import schema
+from strandline.logical.schema import column_ids, pass_on, schema
 from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.cardinality import StatisticsByStream, StreamProfile, characteristics, selectivity
 from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
@@ -22,9 +22,8 @@ from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import Prices, load_prices
 
 MAX_INPUTS: Final = 10  # inputs; with more of them the search costs more than it gains, and the written order stays
-EXCHANGE: Final = (
-    0.7e-6  # seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`
-)
+# Seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`.
+EXCHANGE: Final = 0.7e-6
 MIN_IMPROVEMENT: Final = 0.95  # a plan that differs from the text must cost less than this part of it
 
 
@@ -45,7 +44,7 @@ def order_joins(
     if isinstance(plan, Join):
         cluster = cluster_of(plan)
         inputs = tuple(order_joins(source, statistics, capacity, prices) for source in cluster.inputs)
-        cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
+        cluster = replace(cluster, inputs=inputs)
         tree = _best(cluster, statistics, capacity, prices) if 2 < len(inputs) <= MAX_INPUTS else cluster.tree
         return in_order(rebuilt(cluster, tree), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity, prices) for source in sources(plan)))
@@ -72,20 +71,20 @@ def other_orders(
             for _, tree in ways[: limit + 1]:
                 if tree != cluster.tree:
                     orders.append(JoinOrder(show_order(cluster, tree), in_order(rebuilt(cluster, tree), plan)))
-        inputs = cluster.inputs
-
-        def back(others: tuple[Plan, ...]) -> Plan:
-            return in_order(rebuilt(JoinGraph(others, cluster.conditions, cluster.tree), cluster.tree), plan)
-    else:
-        inputs = sources(plan)
-
-        def back(others: tuple[Plan, ...]) -> Plan:
-            return with_sources(plan, others)
-
+    inputs = cluster_of(plan).inputs if isinstance(plan, Join) else sources(plan)
     for position, source in enumerate(inputs):
         for order in other_orders(source, statistics, limit, prices):
-            orders.append(JoinOrder(order.words, back((*inputs[:position], order.plan, *inputs[position + 1 :]))))
+            others = (*inputs[:position], order.plan, *inputs[position + 1 :])
+            orders.append(JoinOrder(order.words, _with_inputs(plan, others)))
     return orders
+
+
+def _with_inputs(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
+    """A node over other inputs, or a cluster of joins in the same order."""
+    if not isinstance(plan, Join):
+        return with_sources(plan, inputs)
+    cluster = cluster_of(plan)
+    return in_order(rebuilt(replace(cluster, inputs=inputs), cluster.tree), plan)
 
 
 def show_order(cluster: JoinGraph, tree: Tree) -> str:
@@ -93,8 +92,8 @@ def show_order(cluster: JoinGraph, tree: Tree) -> str:
     if isinstance(tree, int):
         scans = [node.alias for node in walk(cluster.inputs[tree]) if isinstance(node, Scan)]
         return scans[0] if len(scans) == 1 else f"[{', '.join(scans)}]"
-    return " ⋈ ".join(f"({show_order(cluster, side)})" if not isinstance(side, int) else show_order(cluster, side)
-                      for side in tree)  # fmt: skip
+    shown = [show_order(cluster, side) for side in tree]
+    return " ⋈ ".join(text if isinstance(side, int) else f"({text})" for side, text in zip(tree, shown, strict=True))
 
 
 def cluster_of(plan: Join) -> JoinGraph:
@@ -105,7 +104,7 @@ def cluster_of(plan: Join) -> JoinGraph:
         if not isinstance(node, Join):
             inputs.append(node)
             return len(inputs) - 1
-        conditions.extend(conjuncts(node.predicate) if node.predicate is not None else ())
+        conditions.extend(conjuncts(node.predicate))
         return visit(node.left), visit(node.right)
 
     tree = visit(plan)
@@ -126,8 +125,8 @@ def _best(cluster: JoinGraph, statistics: StatisticsByStream, capacity: float | 
 
 def join_query(cluster: JoinGraph, statistics: StatisticsByStream, prices: Prices | None = None) -> JoinQuery:
     """The cluster as the model sees it, at these prices, or at those of this machine."""
-    flows = [characteristics(item, statistics) for item in cluster.inputs]
-    owners = [frozenset(c.id for c in schema(item)) for item in cluster.inputs]
+    flows = [characteristics(source, statistics) for source in cluster.inputs]
+    owners = [column_ids(source) for source in cluster.inputs]
     selectivities: dict[frozenset[int], float] = {}
     keyed: set[frozenset[int]] = set()
     for part in cluster.conditions:
@@ -151,16 +150,11 @@ def _divides(part: Call, owners: Sequence[frozenset[str]]) -> bool:
 
 
 def _input(plan: Plan, flow: StreamProfile, name: str) -> JoinInput:
-    if any(isinstance(node, CountWindow) for node in _spine(plan)):
+    while isinstance(plan, Filter | Map):
+        plan = plan.source
+    if isinstance(plan, CountWindow):
         return JoinInput(name, flow.rate, rows=flow.valid)
     return JoinInput(name, flow.rate, seconds=flow.length)
-
-
-def _spine(plan: Plan) -> Sequence[Plan]:
-    plans = [plan]
-    while isinstance(plans[-1], Filter | Map):
-        plans.append(plans[-1].source)
-    return plans
 
 
 def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
@@ -171,8 +165,8 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
         if isinstance(node, int):
             return cluster.inputs[node]
         left, right = build(node[0]), build(node[1])
-        there = frozenset(c.id for side in (left, right) for c in schema(side))
-        ready = tuple(part for part in waiting if columns_of(part) <= there)
+        columns = column_ids(left, right)
+        ready = [part for part in waiting if columns_of(part) <= columns]
         waiting[:] = [part for part in waiting if part not in ready]
         return Join(conjunction(ready), left, right)
 
@@ -181,7 +175,4 @@ def rebuilt(cluster: JoinGraph, tree: Tree) -> Plan:
 
 def in_order(plan: Plan, before: Plan) -> Plan:
     """The columns in their original order: operators above may refer to positions."""
-    columns = schema(before)
-    if schema(plan) == columns:
-        return plan
-    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns), plan)
+    return plan if schema(plan) == schema(before) else Map(pass_on(schema(before)), plan)

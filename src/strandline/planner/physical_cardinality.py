@@ -17,19 +17,11 @@ from numpy.typing import NDArray
 
 from strandline.core.types import BOOLEAN
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, conjunction
-from strandline.planner.cardinality import (
-    StreamProfile,
-    groups_of,
-    joined,
-    matched,
-    unmatched_fraction,
-)
+from strandline.planner.cardinality import StreamProfile, groups_of, joined, matched, unmatched_fraction
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node
 
-COALESCED_FRACTION = (
-    0.5  # the share of intervals that a coalesce merges with the one before, where nothing is known of the values
-)
+Numbers: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +60,10 @@ class PhysicalProfile:
         return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
 
 
-def condition_of(node: physical.HashJoin | physical.OuterHashJoin, keys_only: bool = False) -> Expression | None:
+def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression | None:
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
     return conjunction((*equal, *rest))
-
-
-def both_sides(below: tuple[PhysicalProfile, ...]) -> tuple[PhysicalProfile, PhysicalProfile]:
-    left, right = below
-    return left, right
 
 
 def join_output(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalProfile) -> PhysicalProfile:
@@ -87,17 +74,17 @@ def join_output(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalP
 def match_output(
     node: physical.OuterHashJoin, left: PhysicalProfile, right: PhysicalProfile, batch: float
 ) -> PhysicalProfile:
-    found = matched(node.kind, condition_of(node), left.stream, right.stream)
+    out = matched(node.kind, condition_of(node), left.stream, right.stream)
     pairs = joined(condition_of(node), left.stream, right.stream)
     if node.kind == "semi":
         rate = max(matched_fragments(pairs, left.stream), 1e-9)
-        stream = replace(found, rate=rate, length=found.valid / rate, spread=True)
+        stream = replace(out, rate=rate, length=out.valid / rate, spread=True)
         return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
-        return left.cut_every(batch, found)
-    alone = found.valid / 2 if node.kind == "mark" else max(found.valid - pairs.valid, 0.0)
-    rate = found.rate + alone / batch  # an unmatched element is emitted in every batch
-    return replace(left, stream=replace(found, rate=rate, length=found.valid / rate if rate else 0.0, spread=True))
+        return left.cut_every(batch, out)
+    alone = out.valid / 2 if node.kind == "mark" else max(out.valid - pairs.valid, 0.0)
+    rate = out.rate + alone / batch  # an unmatched element is emitted in every batch
+    return replace(left, stream=replace(out, rate=rate, length=out.valid / rate if rate else 0.0, spread=True))
 
 
 def matched_fragments(pairs: StreamProfile, left: StreamProfile) -> float:
@@ -110,31 +97,28 @@ def in_skyband(limit: int, rows: float) -> float:
     return rows if rows <= limit else limit * (1.0 + math.log(rows / limit))
 
 
-def mean_copies(copies: Expression, source: Node, known: Mapping[Node, PhysicalProfile]) -> float:
+def mean_copies(copies: Expression, source: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
     """Mean multiplicity of a payload after a set operation, over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0
     both = source.source
-    groups = groups_of(known[both].stream, source.keys)
-    chances = [_chances(max(known[side].stream.valid / groups, 1e-9)) for side in both.sources]
+    groups = groups_of(profiles[both].stream, source.keys)
+    chances = [_chances(max(profiles[side].stream.valid / groups, 1e-9)) for side in both.sources]
     columns = [column.id for column, _ in source.aggregates]
     numbers = np.meshgrid(*(number for number, _ in chances), indexing="ij")
     weight = np.outer(*(chance for _, chance in chances))
     there = sum(numbers) > 0
-    found = _values(copies, dict(zip(columns, numbers, strict=True)))
-    return float((found * weight)[there].sum() / max(float(weight[there].sum()), 1e-12))
+    multiplicities = _values(copies, dict(zip(columns, numbers, strict=True)))
+    return float((multiplicities * weight)[there].sum() / max(float(weight[there].sum()), 1e-12))
 
 
-def _chances(mean: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _chances(mean: float) -> tuple[Numbers, Numbers]:
     """Poisson probabilities of element counts; about sixty numbers represent all."""
     reach = 6 * math.sqrt(mean) + 6
     numbers = np.unique(np.round(np.linspace(max(0.0, mean - reach), mean + reach, 61)))
     logs = numbers * math.log(mean) - mean - np.array([math.lgamma(n + 1) for n in numbers])
     weights = np.exp(logs)
     return numbers, weights / weights.sum()
-
-
-Numbers: TypeAlias = NDArray[np.float64]
 
 
 def _values(expression: Expression, grid: Mapping[str, Numbers]) -> Numbers:

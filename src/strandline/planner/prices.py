@@ -72,11 +72,9 @@ def load_prices() -> Prices:
         changed = path.stat().st_mtime_ns
     except OSError:
         if named:
-            raise StrandlineError(
-                f"{PLACE} names a file that does not exist: {path}",
-                code="bad-costs",
-                hint=f"Create it with strandline calibrate --out {path}, or unset {PLACE}.",
-            ) from None
+            message = f"{PLACE} names a file that does not exist: {path}"
+            hint = f"Create it with strandline calibrate --out {path}, or unset {PLACE}."
+            raise StrandlineError(message, code="bad-costs", hint=hint) from None
         return built_in()
     return _read(path, changed)
 
@@ -97,11 +95,8 @@ def _read(path: Path, changed: int) -> Prices:
         seconds = {str(k): {str(u): float(s) for u, s in units.items()} for k, units in data["seconds"].items()}
         seconds["HashJoin"]  # without it there is no order of joins
     except (OSError, ValueError, KeyError, AttributeError, TypeError):
-        raise StrandlineError(
-            f"{path} is not a calibration file",
-            code="bad-costs",
-            hint="Remove it, or run strandline calibrate again.",
-        ) from None
+        hint = "Remove it, or run strandline calibrate again."
+        raise StrandlineError(f"{path} is not a calibration file", code="bad-costs", hint=hint) from None
     return Prices(seconds, str(path), data.get("facts", {}))
 
 

@@ -1,82 +1,80 @@
-"""The stages of optimization, in order, with the reason for the order."""
+"""The stages of optimization, in order, with the reason for the order; each runs its rules until none applies."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from strandline.core.errors import PlanError
 from strandline.logical.plan import Plan
+from strandline.logical.tree import transform_up
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.prices import Prices
-from strandline.planner.rewrite import RewriteStage, run_to_fixpoint
-from strandline.planner.rules.aggregate import drop_grouping_by_key
-from strandline.planner.rules.distinct import drop_needless_distinct
-from strandline.planner.rules.filter import (
-    limit_rank_by_filter,
-    merge_filters,
-    push_filter_below_aggregate,
-    push_filter_below_distinct,
-    push_filter_below_first_rows,
-    push_filter_below_map,
-    push_filter_below_set_operation,
-    push_filter_below_time_window,
-    push_filter_below_union,
-    push_filter_into_join,
-)
-from strandline.planner.rules.join import (
-    push_condition_below_join,
-    push_condition_below_match,
-    push_filter_below_match,
-)
-from strandline.planner.rules.project import merge_maps, push_map_below_time_window, share_with_filter
+from strandline.planner.rules import aggregate, distinct, join, project, set_operations, subquery, window
+from strandline.planner.rules import filter as filters
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.rules.set_operations import flatten_unions, merge_same_sides
-from strandline.planner.rules.subquery import mark_as_semi_join, outer_join_as_join
-from strandline.planner.rules.window import (
-    drop_default_window,
-    drop_finer_granules,
-    push_filter_below_partitioned_window,
-)
+
+# A rule sees one node and returns a better tree for it, or None where its law does not apply.
+Rule: TypeAlias = Callable[[Plan], Plan | None]
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteStage:
+    """Rules that are applied together, bottom-up, until none applies."""
+
+    name: str
+    rules: tuple[Rule, ...]
+    max_passes: int = 100
+
 
 # No-ops go first: later rules match less, and joins become adjacent that they separated.
 NEEDLESS = RewriteStage(
     "drop what does nothing",
     (
-        drop_default_window,
-        drop_finer_granules,
-        flatten_unions,
-        merge_same_sides,
-        drop_needless_distinct,
-        drop_grouping_by_key,
+        window.drop_default_window,
+        window.drop_finer_granules,
+        set_operations.flatten_unions,
+        set_operations.merge_same_sides,
+        distinct.drop_needless_distinct,
+        aggregate.drop_grouping_by_key,
     ),
+)
+
+# They always pay where a filter is cheap; the search may undo them where it is expensive.
+PUSH_FILTERS: Final[tuple[Rule, ...]] = (
+    filters.push_filter_below_map,
+    filters.push_filter_below_time_window,
+    window.push_filter_below_partitioned_window,
+    filters.push_filter_into_join,
+    join.push_condition_below_join,
+    join.push_filter_below_match,
+    join.push_condition_below_match,
+    filters.push_filter_below_union,
+    filters.push_filter_below_set_operation,
+    filters.push_filter_below_distinct,
+    filters.push_filter_below_aggregate,
 )
 
 # Filters early: every row that does not leave its source is a row that no exchange moves and no state keeps.
 FILTERS = RewriteStage(
     "push filters down",
     (
-        merge_filters,
-        mark_as_semi_join,
-        outer_join_as_join,
-        push_filter_below_map,
-        push_filter_below_time_window,
-        push_filter_below_partitioned_window,
-        push_filter_into_join,
-        push_condition_below_join,
-        push_filter_below_match,
-        push_condition_below_match,
-        push_filter_below_union,
-        push_filter_below_set_operation,
-        push_filter_below_distinct,
-        push_filter_below_aggregate,
-        push_filter_below_first_rows,
-        limit_rank_by_filter,
+        filters.merge_filters,
+        subquery.mark_as_semi_join,
+        subquery.outer_join_as_join,
+        *PUSH_FILTERS,
+        filters.push_filter_below_first_rows,
+        filters.limit_rank_by_filter,
     ),
 )
 
 # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
-MAPS = RewriteStage("merge maps", (push_map_below_time_window, merge_maps))
+MAPS = RewriteStage("merge maps", (project.push_map_below_time_window, project.merge_maps))
 
 # After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
-SHARING = RewriteStage("compute once", (share_with_filter, merge_maps))
+SHARING = RewriteStage("compute once", (project.share_with_filter, project.merge_maps))
 
 
 def optimize(
@@ -100,3 +98,26 @@ def finish(plan: Plan) -> Plan:
     """The stages after joins are ordered. Columns last: which ones are needed is known once the filters are where they
     stay."""
     return run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, plan))))
+
+
+def run_to_fixpoint(stage: RewriteStage, plan: Plan) -> Plan:
+    """Apply the rules of `stage` until the plan stays the same."""
+    applied: list[str] = []
+
+    def improve(node: Plan) -> Plan:
+        for rule in stage.rules:
+            better = rule(node)
+            if better is not None:
+                applied.append(rule.__name__)
+                return better
+        return node
+
+    for _ in range(stage.max_passes):
+        before, plan = plan, transform_up(plan, improve)
+        if plan == before:
+            return plan
+    raise PlanError(
+        f'optimizer stage "{stage.name}" did not reach a fixpoint in {stage.max_passes} passes',
+        code="optimizer-loop",
+        detail=f"The last rules applied were {', '.join(applied[-4:])}.",
+    )

@@ -11,29 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from strandline.functions.aggregates import looks_at_members
+from strandline.logical import plan as logical
 from strandline.logical.explain import show_node
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read, walk
 
 
@@ -47,53 +27,55 @@ class UnboundedState:
 
 def growing_state(plan: Plan) -> list[str]:
     """A line for each operator with unbounded state: the operator, its state and the cause."""
-    return [line for node in walk(plan) for line in _lines(node)]
+    return [
+        f"{show_node(node)}\n  keeps {state.what}: {state.cause}" for node in walk(plan) for state in _kept_by(node)
+    ]
 
 
 def lasting(plan: Plan) -> UnboundedState | None:
     """Elements of a plan that may never expire; None if all expire, or their number is fixed by the plan."""
     match plan:
-        case Scan(stream):
+        case logical.Scan(stream):
             return UnboundedState("every row", f"rows of {stream} may never expire") if plan.intervals else None
-        case TimeWindow(range_us, _, source):
+        case logical.TimeWindow(range_us, _, source):
             return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
-        case CountWindow(partition, rows, _, source):
+        case logical.CountWindow(partition, rows, _, source):
             # Without a partition the number of rows is fixed.
             cause = f"PARTITION BY over {_streams(source)}"
             return UnboundedState(f"{_count(rows)} per distinct {', '.join(partition)}", cause) if partition else None
-        case SessionWindow() | Changes():
+        case logical.SessionWindow() | logical.Changes():
             return None
-        case TopRows() | Rank():
+        case logical.TopRows() | logical.Rank():
             return _first_rows(plan)
-        case Filter() | Map() | Granularity():
+        case logical.Filter() | logical.Map() | logical.Granularity():
             return lasting(plan.source)
-        case Join(_, left, right):  # a pair leaves with the first of the two
+        case logical.Join(_, left, right):  # a pair leaves with the first of the two
             return _both(left, right)
-        case OuterJoin(full, _, left, right):
+        case logical.OuterJoin(full, _, left, right):
             return _either(left, right) if full else lasting(left)
-        case SemiJoin() | MarkJoin() | Apply():
+        case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return lasting(plan.left)
-        case Aggregate(keys, _, source):
+        case logical.Aggregate(keys, _, source):
             below = lasting(source)
             return UnboundedState(f"a row per distinct {', '.join(keys)}", below.cause) if below and keys else None
-        case Distinct(source):
+        case logical.Distinct(source):
             below = lasting(source)
             return UnboundedState("every distinct row", below.cause) if below else None
-        case Union(_, inputs):
+        case logical.Union(_, inputs):
             return _either(*inputs)
-        case SetOperation(kind, _, left, right):
+        case logical.SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
                 return _both(left, right)
             return _either(left, right) if kind == "union max" else lasting(left)
 
 
-def _first_rows(plan: TopRows | Rank) -> UnboundedState | None:
+def _first_rows(plan: logical.TopRows | logical.Rank) -> UnboundedState | None:
     """The number of top-k rows is fixed per partition."""
     below = lasting(plan.source)
     if below is None or plan.limit is None:
         return below
-    item = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
-    return UnboundedState(item, below.cause) if plan.partition else None
+    what = f"{_count(plan.limit)} per distinct {', '.join(plan.partition)}"
+    return UnboundedState(what, below.cause) if plan.partition else None
 
 
 def _either(*plans: Plan) -> UnboundedState | None:
@@ -105,57 +87,41 @@ def _both(left: Plan, right: Plan) -> UnboundedState | None:
     return UnboundedState("every pair", f"{one.cause}, {two.cause}") if one and two else None
 
 
-def _lines(node: Plan) -> Iterator[str]:
+def _kept_by(node: Plan) -> Iterator[UnboundedState]:
     """Unbounded state of a single operator."""
     match node:
-        case Join(_, left, right) | OuterJoin(_, _, left, right) | SemiJoin(_, _, left, right):
-            yield from _sides(node, left, right)
-        case MarkJoin(_, _, left, right):
-            yield from _sides(node, left, right)
-        case CountWindow():
-            held = lasting(node)
-            if held is not None:
-                yield _line(node, held.what, "keys never expire")
-        case Aggregate(keys, aggregates, source):
-            below = lasting(source)
-            if below is None:
+        case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
+            for side, plan in (("left", node.left), ("right", node.right)):
+                if (below := lasting(plan)) is not None:
+                    yield UnboundedState(f"{below.what} of the {side} side", below.cause)
+        case logical.CountWindow():
+            if (held := lasting(node)) is not None:
+                yield UnboundedState(held.what, "keys never expire")
+        case logical.Distinct() | logical.TopRows() | logical.Rank():
+            # Elements that can never again enter the top k are not kept.
+            if (held := lasting(node)) is not None:
+                yield held
+        case logical.Aggregate(keys, aggregates, source):
+            if (below := lasting(source)) is None:
                 return
             if any(looks_at_members(call) for _, call in aggregates):
-                yield _line(node, below.what, below.cause)
+                yield below
             elif keys:
-                yield _line(node, f"totals per distinct {', '.join(keys)}", below.cause)
+                yield UnboundedState(f"totals per distinct {', '.join(keys)}", below.cause)
             if any(call.distinct for _, call in aggregates):
-                yield _line(node, "every distinct value", below.cause)
-        case Distinct(source):
-            below = lasting(source)
-            if below is not None:
-                yield _line(node, "every distinct row", below.cause)
-        case TopRows() | Rank():
-            held = lasting(node)  # elements that can never again enter the top k are not kept
-            if held is not None:
-                yield _line(node, held.what, held.cause)
-        case Changes(_, source):
-            below = lasting(source)
+                yield UnboundedState("every distinct value", below.cause)
+        case logical.Changes(_, source):
             # Elements that never end are not retained. Those that come in intervals end each time, and continue.
-            if below is not None and any(isinstance(item, CountWindow | Aggregate) for item in walk(source)):
-                yield _line(node, below.what, below.cause)
-        case SetOperation(_, _, left, right):
-            below = _either(left, right)
-            if below is not None:
-                yield _line(node, "a count per distinct row", below.cause)
-        case Scan() | TimeWindow() | SessionWindow() | Granularity() | Filter() | Map() | Union():
+            in_intervals = any(isinstance(inner, logical.CountWindow | logical.Aggregate) for inner in walk(source))
+            if in_intervals and (below := lasting(source)) is not None:
+                yield below
+        case logical.SetOperation(_, _, left, right):
+            if (below := _either(left, right)) is not None:
+                yield UnboundedState("a count per distinct row", below.cause)
+        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Granularity():
             return
-
-
-def _sides(node: Plan, left: Plan, right: Plan) -> Iterator[str]:
-    for side, plan in (("left", left), ("right", right)):
-        below = lasting(plan)
-        if below is not None:
-            yield _line(node, f"{below.what} of the {side} side", below.cause)
-
-
-def _line(node: Plan, what: str, cause: str) -> str:
-    return f"{show_node(node)}\n  keeps {what}: {cause}"
+        case logical.Filter() | logical.Map() | logical.Union():
+            return
 
 
 def _count(rows: int) -> str:

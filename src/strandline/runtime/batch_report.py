@@ -9,9 +9,9 @@ from functools import reduce
 import pyarrow as pa
 
 from strandline.connectors.sinks.parquet_parts import StagedFile
-from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_edges, union_metrics
+from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_by_name, union_metrics
 from strandline.runtime.exchange import Message
-from strandline.runtime.stage import OperatorCounters
+from strandline.runtime.stage import OperatorCounters, add_counters
 from strandline.runtime.state.store import StoredVersion
 from strandline.runtime.watermark import SourceStatus, merge_statuses
 
@@ -60,13 +60,10 @@ class BatchReport:
                 self.rejected.setdefault(message.name, []).append(message.table)
             case "operators":
                 for fragment, facts in message.facts.items():
-                    if fragment in self.operators:
-                        self.operators[fragment].add(OperatorCounters(**facts))
-                    else:
-                        self.operators[fragment] = OperatorCounters(**facts)
+                    add_counters(self.operators, fragment, OperatorCounters(**facts))
             case "measured":
                 edges = {name: EdgeMetrics.from_json(facts) for name, facts in message.facts.items()}
-                self.measured = merge_edges(self.measured, edges)
+                self.measured = merge_by_name(self.measured, edges)
             case other:
                 raise AssertionError(f"unknown message kind {other}")
 

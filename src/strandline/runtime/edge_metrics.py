@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import numpy as np
 import polars as pl
@@ -62,6 +62,11 @@ class Lengths:
     count: int = 0
     total: float = 0.0  # microseconds
 
+    @staticmethod
+    def of(start: Times, end: Times) -> Lengths:
+        lasting = (end - start)[end < FOREVER]
+        return Lengths(len(lasting), float(lasting.sum(dtype=np.float64)))
+
     def merged(self, other: Lengths) -> Lengths:
         return Lengths(self.count + other.count, self.total + other.total)
 
@@ -103,25 +108,20 @@ class EdgeMetrics:
     @staticmethod
     def of(frame: pl.DataFrame, requested_metrics: MetricSet) -> EdgeMetrics:
         start, end = times(frame, FROM), times(frame, UNTIL)
-        metrics = EdgeMetrics()
-        if STARTS in requested_metrics:
-            metrics = replace(metrics, starts=Starts(len(start), int(start.min()), int(start.max())))
-        if LENGTHS in requested_metrics:
-            lasting = (end - start)[end < FOREVER]
-            metrics = replace(metrics, lengths=Lengths(len(lasting), float(lasting.sum(dtype=np.float64))))
-        if GRANULES in requested_metrics:
-            metrics = replace(metrics, granules=Granules.of(start, end))
-        if VALUES in requested_metrics:
-            payload = [name for name in frame.columns if not name.startswith("@")]
-            metrics = replace(metrics, values={name: Sketch.of(frame.get_column(name)) for name in payload})
-        return metrics
+        payload = (column for column in frame.get_columns() if not column.name.startswith("@"))
+        return EdgeMetrics(
+            Starts(len(start), int(start.min()), int(start.max())) if STARTS in requested_metrics else None,
+            Lengths.of(start, end) if LENGTHS in requested_metrics else None,
+            Granules.of(start, end) if GRANULES in requested_metrics else None,
+            {column.name: Sketch.of(column) for column in payload} if VALUES in requested_metrics else None,
+        )
 
     def merged(self, other: EdgeMetrics) -> EdgeMetrics:
         return EdgeMetrics(
             _merged(self.starts, other.starts, Starts.merged),
             _merged(self.lengths, other.lengths, Lengths.merged),
             _merged(self.granules, other.granules, Granules.merged),
-            _merged(self.values, other.values, _merged_values),
+            _merged(self.values, other.values, merge_by_name),
         )
 
     def without(self, requested_metrics: Iterable[str]) -> EdgeMetrics:
@@ -150,15 +150,14 @@ def _merged(one: Any, two: Any, merge: Any) -> Any:
     return two if one is None else one if two is None else merge(one, two)
 
 
-def _merged_values(one: Mapping[str, Sketch], two: Mapping[str, Sketch]) -> dict[str, Sketch]:
-    return {**one, **{name: one[name].merged(sketch) if name in one else sketch for name, sketch in two.items()}}
+_Mergeable = TypeVar("_Mergeable", Sketch, EdgeMetrics)
+
+
+def merge_by_name(one: Mapping[str, _Mergeable], two: Mapping[str, _Mergeable]) -> dict[str, _Mergeable]:
+    return {**one, **{name: one[name].merged(item) if name in one else item for name, item in two.items()}}
 
 
 EdgeMetricsByName: TypeAlias = Mapping[str, EdgeMetrics]
-
-
-def merge_edges(one: EdgeMetricsByName, two: EdgeMetricsByName) -> dict[str, EdgeMetrics]:
-    return {**one, **{name: one[name].merged(edge) if name in one else edge for name, edge in two.items()}}
 
 
 @dataclass(slots=True)
@@ -170,7 +169,7 @@ class EdgeProfiler:
 
     def look(self, edge: str, frame: pl.DataFrame) -> None:
         if self.requested_metrics and frame.height:
-            self.edges = merge_edges(self.edges, {edge: EdgeMetrics.of(frame, self.requested_metrics)})
+            self.edges = merge_by_name(self.edges, {edge: EdgeMetrics.of(frame, self.requested_metrics)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,4 +183,4 @@ class Measurements:
         """Add the statistics of a batch. Newly requested ones restart: a rate over unmeasured time would be too low."""
         fresh = [metric for metric in requested_metrics if metric not in self.requested_metrics]
         kept = {name: edge.without(fresh) for name, edge in self.edges.items()} if fresh else self.edges
-        return Measurements(requested_metrics, merge_edges(kept, edges))
+        return Measurements(requested_metrics, merge_by_name(kept, edges))

@@ -39,9 +39,7 @@ class Message:
     @property
     def frame(self) -> pl.DataFrame:
         assert self.table is not None, f"message {self.kind} {self.name} carries rows"
-        frame = pl.from_arrow(self.table, rechunk=True)
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+        return pl.DataFrame(self.table)
 
 
 DRIVER = 1_000_000
@@ -72,14 +70,8 @@ def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
 def _head(messages: Sequence[Message], sizes: Sequence[int], spool: Path | None) -> bytes:
     left = iter(sizes)
     entries = [
-        {
-            "kind": message.kind,
-            "name": message.name,
-            "stage": message.stage,
-            "origin": message.origin,
-            "facts": message.facts,
-            "size": -1 if message.table is None else next(left),
-        }
+        {name: getattr(message, name) for name in ("kind", "name", "stage", "origin", "facts")}
+        | {"size": -1 if message.table is None else next(left)}
         for message in messages
     ]
     head = json.dumps({"spool": None if spool is None else str(spool), "messages": entries}).encode()

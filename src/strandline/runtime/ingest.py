@@ -38,18 +38,17 @@ def ingest(
     """
     stream = source.stream
     status = before.get(stream.name) or SourceStatus(stream.name)
-    if piece.sampling_rates or status.rate_history:
-        status = replace(status, rate_history=with_setting(status.rate_history, status.high, piece.sampling_rates))
+    sampling_rates = piece.after.sampling_rates
+    if sampling_rates or status.rate_history:
+        status = replace(status, rate_history=with_setting(status.rate_history, status.high, sampling_rates))
     source_partitions = source.partitions(piece.end)
     if piece.start > piece.begin:
         # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
-        reached = SourceStatus(
-            stream.name, high=status.high, partitions=status.partitions, rate_history=status.rate_history
-        )
+        high = status.high
         if source_partitions is None:
-            before_it = piece.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
-            reached = replace(reached, high=max(status.high, before_it))
-        status = reached
+            before_it = piece.after.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+            high = max(high, before_it)
+        status = SourceStatus(stream.name, high=high, partitions=status.partitions, rate_history=status.rate_history)
     if source_partitions is not None:
         partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in source_partitions}
         status = replace(
@@ -58,7 +57,7 @@ def ingest(
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     columns = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
-    out.profiler = EdgeProfiler(piece.requested_metrics)
+    out.profiler = EdgeProfiler(piece.after.requested_metrics)
     if piece.start < piece.end:
         began = working_seconds()
         for chunk in source.read(piece.start, piece.end, columns):
@@ -68,20 +67,17 @@ def ingest(
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 status = replace(status, rejected=status.rejected + chunk.rejected.height)
             if chunk.rows.height:
-                timed = _at_arrival(chunk, piece) if stream.time_column is None else chunk
-                status = _accept(stream, timed, status, floor, fragments, dict(piece.sampling_rates), out)
+                if stream.time_column is None:  # then rows have the time of their batch, which is part of the offsets
+                    arrived = pl.lit(piece.after.arrived, pl.Int64).alias(FROM)
+                    chunk = replace(chunk, rows=chunk.rows.with_columns(arrived))
+                status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
             floor = max(floor, chunk.promise)
             began = working_seconds()
-    status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.requested_metrics)
+    status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.after.requested_metrics)
     for shard in range(pipeline.shards):
         out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
     out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))
     return status
-
-
-def _at_arrival(chunk: Chunk, piece: InputSplit) -> Chunk:
-    """Stamp rows without a time column with the time of their batch, which is part of the offsets."""
-    return replace(chunk, rows=chunk.rows.with_columns(pl.lit(piece.arrived, pl.Int64).alias(FROM)))
 
 
 def _accept(
@@ -160,16 +156,16 @@ def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> M
 
 
 def _tell_time(status: SourceStatus, stream: BaseStream, floor: Instant, piece: InputSplit) -> SourceStatus:
-    if piece.ended:
+    if piece.after.ended:
         return replace(status, watermark=FOREVER, idle=False, ended=True)
     watermark = max(status.watermark, floor)
     if stream.time_column is None:
-        return replace(status, watermark=max(watermark, piece.arrived + 1))  # the next batch arrives later
+        return replace(status, watermark=max(watermark, piece.after.arrived + 1))  # the next batch arrives later
     if status.high != BEFORE_ALL:
         in_order = status.slowest() if status.partitions else status.high - stream.disorder_us
         # An idle source is treated as complete: no earlier row is expected from it.
-        watermark = max(watermark, status.high + 1 if piece.idle else in_order)
-    return replace(status, watermark=watermark, idle=piece.idle)
+        watermark = max(watermark, status.high + 1 if piece.after.idle else in_order)
+    return replace(status, watermark=watermark, idle=piece.after.idle)
 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) -> Instant:

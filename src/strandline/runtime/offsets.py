@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from strandline.connectors.sources.base import Source
 from strandline.connectors.sources.clock import SteadyClock
 from strandline.core.durable import digest
+from strandline.core.errors import damaged
 from strandline.core.temporal import SECOND, Instant
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import MetricSet
@@ -81,16 +83,16 @@ class PipelineOffset:
         return {**body, "check": checksum_of(body)}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> PipelineOffset:
-        """The offset of `to_json`; a ValueError for a damaged one."""
+    def from_json(data: Mapping[str, Any], path: Path) -> PipelineOffset:
+        """The offset of `to_json`; a file with another content is damaged."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
-                raise ValueError("the offset was changed")
+                raise damaged(path)
             positions = {name: SourceOffset.from_json(position) for name, position in data["sources"].items()}
             return PipelineOffset(data["n"], positions, RecordReference.from_json(data["after"]))
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError("not an offset") from error
+        except (KeyError, TypeError, AttributeError, ValueError):
+            raise damaged(path) from None
 
 
 def checksum_of(body: Mapping[str, Any]) -> str:
@@ -99,18 +101,13 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InputSplit:
-    """Input split: what one task reads of a source, from `start` to `end`, of a batch that begins at `begin`."""
+    """Input split: what one task reads of a source, from `start` to `end`, of a batch from `begin` to an offset."""
 
     stream: str
-    number: int
     begin: int
     start: int
     end: int
-    idle: bool
-    ended: bool
-    arrived: Instant = 0
-    sampling_rates: SamplingRates = ()
-    requested_metrics: MetricSet = ()
+    after: SourceOffset
 
 
 def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
@@ -118,9 +115,8 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
     splits: list[InputSplit] = []
     for stream, end in after.items():
         begin = before[stream].at
-        for number, (start, stop) in enumerate(pairwise([begin, *end.split_points, end.at])):
-            about = (end.idle, end.ended, end.arrived, end.sampling_rates, end.requested_metrics)
-            splits.append(InputSplit(stream, number, begin, start, stop, *about))
+        for start, stop in pairwise([begin, *end.split_points, end.at]):
+            splits.append(InputSplit(stream, begin, start, stop, end))
     return splits
 
 

@@ -20,11 +20,6 @@ from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.chain import DeliveredFile, OutputKind
 
 
-def result_name(batch: int) -> str:
-    """The file with the results of a batch."""
-    return f"part-{batch:09d}.parquet"
-
-
 def side_output(directory: Path, kind: str, stream: str) -> Path:
     """Where the late or rejected rows of a stream are kept."""
     return directory / f"_{kind}" / encode_name(stream)
@@ -59,7 +54,7 @@ def write_side_outputs(directory: Path | None, pipeline: Pipeline, report: Batch
 def publish_results(directories: Mapping[str, Path], report: BatchReport) -> Iterator[DeliveredFile]:
     """Make the results that tasks have staged one file per query, and move it into place."""
     for query, directory in directories.items():
-        final = directory / result_name(report.batch)
+        final = directory / f"part-{report.batch:09d}.parquet"
         parts = sorted(report.staged.get(query, []), key=lambda part: part.path)
         if not parts:
             final.unlink(missing_ok=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,7 @@ from typing import Any, Final
 
 from strandline.connectors.sinks import Memory, ResumePoint, Sink, SinkBatch, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.sources.base import Source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
@@ -25,20 +27,15 @@ from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.batch_report import BatchReport
+from strandline.runtime.checkpoint import verify
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, state_directory
 from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.verify import (
-    OutputDirectories,
-    VerifiedChain,
-    make_ready,
-    verify_chain,
-    verify_delivered,
-    verify_sources,
-)
+from strandline.runtime.checkpoint.verify import OutputDirectories
 from strandline.runtime.exchange import Message
 from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.offsets import OffsetPlanner
 from strandline.runtime.outputs import publish_results, write_side_outputs
 from strandline.runtime.result import result_schema
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
@@ -54,11 +51,19 @@ FLOW: Final = "flow.json"  # the operators, for `strandline why` in another proc
 
 
 class PipelineDriver(ABC):
-    """What drives a running pipeline: Spark's query, or a thread of this process."""
+    """What drives a running pipeline: Spark's query, or a thread of this process.
 
-    @abstractmethod
+    Its end is an event: a Ctrl-C in `Thread.join` makes Python 3.11 believe that the thread has ended.
+    """
+
+    def __init__(self) -> None:
+        self._over = threading.Event()
+
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended; raises what made the queries fail. False if the time ran out."""
+        over = self._over.wait(timeout)
+        self.check()
+        return over
 
     @abstractmethod
     def check(self) -> None:
@@ -80,7 +85,7 @@ class PipelineDriver(ABC):
 class RunningPipeline:
     """Queries that run together, and what they share.
 
-    `verified` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
+    `chain` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
     late and rejected rows are kept as files.
     """
 
@@ -88,7 +93,7 @@ class RunningPipeline:
         self,
         physical: Pipeline,
         *,
-        verified: VerifiedChain | None = None,
+        chain: CheckpointChain | None = None,
         side_outputs: Path | None = None,
         writers: Mapping[str, SinkWriter] | None = None,
         buffers: dict[str, ResultBuffer] | None = None,
@@ -98,8 +103,7 @@ class RunningPipeline:
     ) -> None:
         self.physical = physical
         self.name = "+".join(query.name for query in physical.queries)  # for the log
-        self.verified = verified  # None where nothing outlives the process
-        self.chain = verified.chain if verified is not None else None
+        self.chain = chain
         self.side_outputs = side_outputs
         self.writers = dict(writers or {})  # by query
         self.directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
@@ -128,15 +132,12 @@ class RunningPipeline:
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory."""
         physical = planned.physical
         checkpoint.recognise(planned, sinks)
-        if checkpoint.is_temporary:
-            verified = VerifiedChain(CheckpointChain(checkpoint.path, checkpoint.lease), None, True)
-        else:
-            verified = verify_chain(checkpoint.path, checkpoint.lease)
-        verify_sources(physical, checkpoint.path, verified.last_offset)
+        chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
+        verify.verify_sources(physical, checkpoint.path, chain.last_offset)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(
             physical,
-            verified=verified,
+            chain=chain,
             side_outputs=side_outputs
             or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
             writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
@@ -150,13 +151,13 @@ class RunningPipeline:
         )
         pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
         try:
-            pipeline._claim(checkpoint, verified, sinks)
+            pipeline._claim(checkpoint, chain, sinks)
         except BaseException:
             pipeline.stop()
             raise
         return pipeline
 
-    def _claim(self, checkpoint: Checkpoint, verified: VerifiedChain, sinks: Mapping[str, Sink]) -> None:
+    def _claim(self, checkpoint: Checkpoint, chain: CheckpointChain, sinks: Mapping[str, Sink]) -> None:
         resume_points = {
             name: ResumePoint(
                 checkpoint.owner,
@@ -172,11 +173,11 @@ class RunningPipeline:
             writer.validate(resume_points[name])
         consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
         outputs = OutputDirectories(self.directories, self.side_outputs, consumed)
-        verify_delivered(verified.chain, outputs)
+        verify.verify_delivered(chain, outputs)
         # From here on something is changed.
         checkpoint.claim()
         if not checkpoint.is_temporary:
-            make_ready(verified)
+            verify.make_ready(chain)
             kinds = {name: sink.kind for name, sink in sinks.items() if sink.identity is not None}
             write_outputs(checkpoint.path, outputs, kinds)
             (checkpoint.path / FLOW).write_text(json.dumps(build_operator_graph(self.physical).to_json()))
@@ -192,7 +193,8 @@ class RunningPipeline:
         when the batch was planned, by `time.monotonic`, if that was in this run.
         """
         began = time.monotonic() if began is None else began
-        self._check_lease()
+        if self.chain is not None:
+            self.chain.lease.check()  # another run may have taken over the checkpoint
         report = BatchReport.from_messages(batch, messages)
         check_input(self.physical.streams, report.statuses, report.rejected)
         before, repeated = self.metrics.statuses, batch == self.metrics.last_batch
@@ -207,11 +209,6 @@ class RunningPipeline:
         self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log_batch(report, before, repeated, time.monotonic() - began)
         return report
-
-    def _check_lease(self) -> None:
-        """Raise if another run has taken over the checkpoint."""
-        if self.chain is not None:
-            self.chain.lease.check()
 
     def _sync_state(self, report: BatchReport) -> None:
         """Sync what tasks have written: nothing may refer to a file that a power cut could take away."""
@@ -251,9 +248,7 @@ class RunningPipeline:
         if repeated:
             log_event(RECOVERY, INFO, "batch repeated", **about)
         for stream in sorted({*report.late, *report.rejected}):
-            late, rejected = (
-                sum(table.num_rows for table in tables.get(stream, ())) for tables in (report.late, report.rejected)
-            )
+            late, rejected = (sum(t.num_rows for t in kind.get(stream, ())) for kind in (report.late, report.rejected))
             if late or rejected:
                 log_event(INPUT, INFO, "side outputs written", **about, stream=stream, late=late, rejected=rejected)
         if BATCH.isEnabledFor(DEBUG):
@@ -291,12 +286,23 @@ class RunningPipeline:
     @property
     def is_finished(self) -> bool:
         """Whether an earlier run has done everything, so that nothing is left to run."""
-        return self.ended and self.verified is not None and self.verified.is_committed
+        return self.ended and self.chain is not None and self.chain.is_committed
 
     @property
     def targets(self) -> dict[str, ParquetTarget]:
         """Where tasks write results themselves, by query."""
         return {name: writer.target for name, writer in self.writers.items() if writer.target is not None}
+
+    def open_planner(self, sources: Mapping[str, Source], tasks: int) -> OffsetPlanner:
+        """Open the sources and plan batches over them."""
+        return OffsetPlanner(
+            sources,
+            self.batch_rows,
+            tasks,
+            shedding_controller=self.shedding_controller,
+            metrics=self.metrics,
+            subscriptions=self.subscriptions,
+        )
 
     def expected(self) -> Mapping[str, Estimate]:
         """What the planner expected of each operator."""
@@ -321,7 +327,7 @@ class RunningPipeline:
     def release(self) -> None:
         """Let another run continue from the checkpoint: nothing is written any more."""
         if self.chain is not None:
-            self.chain.release()
+            self.chain.lease.release()
 
     def stop(self) -> None:
         """End the queries. What they have written stays."""
@@ -347,7 +353,7 @@ class RunningPipeline:
 
 def log_resumed(pipeline: RunningPipeline) -> None:
     """Log where queries resume: after which batch, up to when they were complete, and which batches run again."""
-    assert pipeline.verified is not None, "only a checkpoint can be resumed"
+    assert pipeline.chain is not None, "only a checkpoint can be resumed"
     log_event(
         RECOVERY,
         INFO,
@@ -355,17 +361,17 @@ def log_resumed(pipeline: RunningPipeline) -> None:
         name=pipeline.name,
         last_batch=pipeline.last_batch,
         watermark=pipeline.metrics.show_watermark(),
-        replay=show_replay(pipeline.verified),
+        replay=show_replay(pipeline.chain),
         checkpoint=pipeline.checkpoint,
     )
 
 
-def show_replay(verified: VerifiedChain) -> str:
+def show_replay(chain: CheckpointChain) -> str:
     """Batches that run again as planned: one that a crash interrupted, and those that a repair discarded."""
-    if (offset := verified.last_offset) is None:
+    if (offset := chain.last_offset) is None:
         return "none"
-    first = offset.batch + 1 if verified.is_committed else offset.batch
-    last = max(replayed_until(verified.chain.path), offset.batch)
+    first = offset.batch + 1 if chain.is_committed else offset.batch
+    last = max(replayed_until(chain.path), offset.batch)
     if last < first:
         return "none"
     return f"{first}" if first == last else f"{first}-{last}"

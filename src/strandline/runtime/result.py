@@ -24,18 +24,12 @@ def to_result(frame: pl.DataFrame, columns: Schema) -> pa.Table:
     """Elements for the user: names of the SELECT list, UTC timestamps, NULL for an end that never comes."""
     ends = pl.when(pl.col(UNTIL) < FOREVER).then(pl.col(UNTIL))
     ordered = frame.select(*(pl.col(c.id) for c in columns), pl.col(FROM), ends.alias(UNTIL))
-    table = to_table(ordered)
     schema = result_schema(columns)
-    arrays = []
-    for column, target in zip(table.columns, schema, strict=True):
-        arrays.append(column if column.type == target.type else column.cast(target.type))
-    return pa.Table.from_arrays(arrays, schema=schema)
+    return to_table(ordered).rename_columns(schema.names).cast(schema)
 
 
 def from_result(table: pa.Table, columns: Schema) -> pl.DataFrame:
     """The opposite of `to_result`."""
     arrays = [c.cast(pa.int64()) if c.type == INSTANT else c for c in table.columns]
     renamed = pa.Table.from_arrays(arrays, names=[*(c.id for c in columns), FROM, UNTIL])
-    frame = pl.from_arrow(renamed)
-    assert isinstance(frame, pl.DataFrame)
-    return frame.with_columns(pl.col(UNTIL).fill_null(FOREVER))
+    return pl.DataFrame(renamed).with_columns(pl.col(UNTIL).fill_null(FOREVER))

@@ -91,12 +91,8 @@ class ResultBuffer:
             trimmed.since = int(np.partition(over, surplus - 1)[surplus - 1])
             old = ends <= trimmed.since
             trimmed.evicted += int(old.sum())
-            retained = whole.filter(pa.array(~old))
-            whole = (
-                _begun(retained, whole.filter(pa.array(old)), trimmed.since, self.columns)
-                if self.in_chunks
-                else retained
-            )
+            retained, evicted = whole.filter(pa.array(~old)), whole.filter(pa.array(old))
+            whole = _begun(retained, evicted, trimmed.since, self.columns) if self.in_chunks else retained
         trimmed.add([whole.combine_chunks()])
         trimmed._rows_after_trim = trimmed.rows
         return trimmed

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from functools import lru_cache, reduce
+from itertools import pairwise
 from operator import add
 
 import numpy as np
@@ -17,6 +18,7 @@ from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import Batch
 from strandline.runtime.kernels.compiled import working_seconds
 from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
@@ -26,18 +28,8 @@ from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperato
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.sampling_rate import SamplingRateOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
-from strandline.runtime.operators.split import CoalesceOperator, SplitOperator
-from strandline.runtime.operators.stateless import (
-    AlignTimeOperator,
-    FilterOperator,
-    InsertStreamOperator,
-    ProjectOperator,
-    RepeatOperator,
-    TimeWindowOperator,
-    UnionAllOperator,
-)
+from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
@@ -47,11 +39,11 @@ def operator_for(node: Node) -> Operator:
     """The running operator of a physical one."""
     match node:
         case physical.Filter(predicate, _):
-            return FilterOperator(predicate)
+            return stateless.FilterOperator(predicate)
         case physical.Project(outputs, _):
-            return ProjectOperator(outputs)
+            return stateless.ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
-            return TimeWindowOperator(range_us, slide_us)
+            return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
         case physical.HashJoin(left_keys, right_keys, condition, left, right):
@@ -61,11 +53,11 @@ def operator_for(node: Node) -> Operator:
         case physical.SessionWindow(partition, gap_us, source):
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
-            return AlignTimeOperator(granule_us)
+            return stateless.AlignTimeOperator(granule_us)
         case physical.ChangeStream(change, source):
             return ChangeStreamOperator(change, physical.schema(source))
         case physical.InsertStream():
-            return InsertStreamOperator()
+            return stateless.InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
             return TopKOperator(partition, order, limit, physical.schema(source))
         case physical.Rank(rank_column, partition, order, max_rank, source):
@@ -82,13 +74,11 @@ def operator_for(node: Node) -> Operator:
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):
-            return UnionAllOperator(columns)
+            return stateless.UnionAllOperator(columns)
         case physical.Repeat(copies, _):
-            return RepeatOperator(copies)
-        case physical.Coalesce(source):
-            return CoalesceOperator(physical.schema(source))
+            return stateless.RepeatOperator(copies)
         case physical.SamplingRate(column, query, windows, _):
-            return SamplingRateOperator(column, query, windows)
+            return stateless.SamplingRateOperator(column, query, windows)
         case physical.Split(length_us, repeats, _):
             return SplitOperator(length_us, repeats)
         case physical.Input() | physical.Exchange():
@@ -155,15 +145,15 @@ class OperatorCounters:
     passed: list[int]
     rows: list[int]
     bytes: list[int]
-    seconds: list[float] = field(default_factory=list)
+    seconds: list[float]
 
-    def __post_init__(self) -> None:
-        self.seconds = self.seconds or [0.0] * len(self.passed)  # earlier versions did not take the time
 
-    def add(self, other: OperatorCounters) -> None:
-        for mine, theirs in ((self.passed, other.passed), (self.rows, other.rows), (self.bytes, other.bytes)):
-            mine[:] = map(add, mine, theirs)
-        self.seconds[:] = map(add, self.seconds, other.seconds)
+def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: OperatorCounters) -> None:
+    """Add the counters of a fragment in one task to those of its other tasks."""
+    if fragment in totals:
+        both = zip(astuple(totals[fragment]), astuple(counters), strict=True)
+        counters = OperatorCounters(*(list(map(add, mine, theirs)) for mine, theirs in both))
+    totals[fragment] = counters
 
 
 @dataclass(slots=True)
@@ -187,22 +177,13 @@ class StageOutput:
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of a fragment; stage 0 has no state."""
-        nothing = [0] * len(runner.operators)
+        states = states or [State()] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counts = OperatorCounters(
-            list(runner.passed), rows or list(nothing), sizes or list(nothing), list(runner.seconds)
-        )
-        self._count(fragment.id, counts)
+        add_counters(self.counts, fragment.id, OperatorCounters(runner.passed, rows, sizes, runner.seconds))
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
         """Record the cost of reading a source, as a fragment of one operator."""
-        self._count(f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
-
-    def _count(self, name: str, counts: OperatorCounters) -> None:
-        if name in self.counts:
-            self.counts[name].add(counts)
-        else:
-            self.counts[name] = counts
+        add_counters(self.counts, f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
 
     def send(self, shard: int, message: Message) -> None:
         self.by_shard.setdefault(shard, []).append(message)
@@ -238,17 +219,16 @@ def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> I
             for shard in range(shards):
                 yield shard, frame
         case "spread":
-            split_points = [frame.height * b // shards for b in range(shards + 1)]
-            for shard in range(shards):
-                if split_points[shard] < split_points[shard + 1]:
-                    yield shard, frame.slice(split_points[shard], split_points[shard + 1] - split_points[shard])
+            for shard, (begin, end) in enumerate(pairwise(frame.height * b // shards for b in range(shards + 1))):
+                if begin < end:
+                    yield shard, frame.slice(begin, end - begin)
         case "hash":
             target = (hash_rows(frame, route.keys) % np.uint64(shards)).astype(np.uint16)
             order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
             split_points = np.searchsorted(target[order], np.arange(shards + 1)).tolist()
-            for shard in range(shards):
-                if split_points[shard] < split_points[shard + 1]:
-                    yield shard, frame[order[split_points[shard] : split_points[shard + 1]]]
+            for shard, (begin, end) in enumerate(pairwise(split_points)):
+                if begin < end:
+                    yield shard, frame[order[begin:end]]
 
 
 def run_stage(

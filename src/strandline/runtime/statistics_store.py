@@ -9,12 +9,12 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.core.durable import write_file
 from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics
 from strandline.planner.physical.graph import SOURCE
 from strandline.runtime.batch_report import BatchReport
@@ -70,9 +70,7 @@ class StatisticsStore:
             return
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            temporary = self._file.with_suffix(f".{os.getpid()}")
-            temporary.write_text(json.dumps(dict(self._learned), indent=1))
-            os.replace(temporary, self._file)
+            write_file(self._file, json.dumps(dict(self._learned), indent=1).encode(), sync=False)
 
 
 def starts_of(status: SourceStatus) -> Starts:

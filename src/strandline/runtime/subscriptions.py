@@ -88,20 +88,14 @@ class Subscriptions:
     def publish(self, measured: MetricSet, last: bool) -> None:
         """Call the subscribers that are due and whose statistics the batch has collected; at the end all of them."""
         with self._lock:
-            waiting = [item for item in self._all if item.tell is not None and item.needs <= set(measured)]
+            waiting = [(item, item.tell) for item in self._all if item.tell is not None and item.needs <= set(measured)]
         now = time.monotonic()
-        for item in waiting:
+        for item, tell in waiting:
             if last or item.last_notified is None or now - item.last_notified >= item.every:
                 item.last_notified = now
-                self._call(item)
-
-    def _call(self, subscription: Subscription) -> None:
-        assert subscription.tell is not None, "only subscribers with a callback are called"
-        try:
-            subscription.tell()
-        except Exception as error:  # a failing callback must not stop the query
-            subscription.close()
-            warnings.warn(
-                f"a metrics callback failed and was removed: {type(error).__name__}: {error}",
-                stacklevel=2,
-            )
+                try:
+                    tell()
+                except Exception as error:  # a failing callback must not stop the query
+                    item.close()
+                    message = f"a metrics callback failed and was removed: {type(error).__name__}: {error}"
+                    warnings.warn(message, stacklevel=2)

@@ -9,7 +9,7 @@ from typing import Any
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.edge_metrics import MetricSet, union_metrics
 from strandline.runtime.operators.base import Watermark
-from strandline.shedding.sampler import RateHistory, rate_history_from
+from strandline.shedding.sampler import RateHistory, rate_history_from, with_counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +67,21 @@ class SourceStatus:
         partitions = dict(self.partitions)
         for name, reached in other.partitions.items():
             partitions[name] = max(reached, partitions.get(name, BEFORE_ALL))
-        whole = SourceStatus(
-            self.stream,
-            max(self.watermark, other.watermark),
-            min(self.low, other.low),
-            max(self.high, other.high),
-            self.idle,
-            self.ended,
-            self.rows + other.rows,
-            self.late + other.late,
-            self.rejected + other.rejected,
-            partitions,
-            self.resting,
-            max(self.rate_history, other.rate_history, key=len),  # equal, or one lacks the latest entry
-            {q: self.dropped.get(q, 0) + other.dropped.get(q, 0) for q in {*self.dropped, *other.dropped}},
-            union_metrics(self.requested_metrics, other.requested_metrics),
-            self.read + other.read,
+        whole = replace(
+            self,
+            low=min(self.low, other.low),
+            high=max(self.high, other.high),
+            rows=self.rows + other.rows,
+            late=self.late + other.late,
+            rejected=self.rejected + other.rejected,
+            partitions=partitions,
+            rate_history=max(self.rate_history, other.rate_history, key=len),  # equal, or one lacks the latest entry
+            dropped=with_counts(self.dropped, other.dropped),
+            requested_metrics=union_metrics(self.requested_metrics, other.requested_metrics),
+            read=self.read + other.read,
         )
         # A task has the watermarks of its own partitions; the slowest follows from all tasks.
-        return replace(whole, watermark=max(whole.watermark, whole.slowest()))
+        return replace(whole, watermark=max(self.watermark, other.watermark, whole.slowest()))
 
 
 def check_balance(status: SourceStatus) -> None:

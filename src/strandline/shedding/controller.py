@@ -13,17 +13,14 @@ from __future__ import annotations
 import math
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from strandline.core.log import INFO, SHEDDING, log_event
 from strandline.planner.planner import PlannedPipeline
 from strandline.shedding.load_model import SheddingModel
 from strandline.shedding.sampler import SamplingRates
-
-if TYPE_CHECKING:
-    from strandline.shedding.load_model import SheddingModel
 
 RATE_AVERAGING_S: Final = 5.0  # seconds over which rates are averaged
 COST_AVERAGING_S: Final = 10.0  # seconds over which costs are averaged
@@ -51,11 +48,9 @@ class SheddableQuery:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredLoad:
-    """Measured load: the fraction of the time that all rows would take, and the usable fraction."""
+    """Measured load: the fraction of the time that all rows would take, their rates, and the backlog."""
 
     needed: float = 0.0
-    capacity: float = 1.0
-    fixed: float = 0.0
     rates: Rates = field(default_factory=dict)
     waiting: int = 0  # rows that have come and were not read yet
 
@@ -92,7 +87,7 @@ class SheddingController:
         self.queries = queries
         self.given = capacity
         self.capacity = 1.0 if capacity is None else capacity
-        self.load = MeasuredLoad(capacity=self.capacity)
+        self.load = MeasuredLoad()
         self.fresh = fresh
         self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
         self._batch: _Batch | None = None
@@ -117,9 +112,7 @@ class SheddingController:
             if batch is None:
                 return
             self._weigh((batch.ended or now) - batch.began, batch, rows)
-            self.load = MeasuredLoad(
-                self._needed or 0.0, self.capacity, self._fixed, dict(self._rates), sum(waiting.values())
-            )
+            self.load = MeasuredLoad(self._needed or 0.0, dict(self._rates), sum(waiting.values()))
 
     def _count(self, now: float, rows: Mapping[str, int], waiting: dict[str, int]) -> None:
         """Let the rates follow what has come since the last look."""
@@ -127,8 +120,8 @@ class SheddingController:
             return
         then, rows_then, waiting_then = self._looked
         fade = math.exp((then - now) / RATE_AVERAGING_S)
-        for stream, is_too_early in waiting.items():
-            came = rows.get(stream, 0) - rows_then.get(stream, 0) + is_too_early - waiting_then.get(stream, 0)
+        for stream, count in waiting.items():
+            came = rows.get(stream, 0) - rows_then.get(stream, 0) + count - waiting_then.get(stream, 0)
             rate = max(came, 0) / (now - then)
             self._rates[stream] = fade * self._rates.get(stream, rate) + (1 - fade) * rate
 
@@ -153,7 +146,7 @@ class SheddingController:
         whole = kept = 0.0
         for query, item in self.queries.items():
             held = {s: self._held(query, s, batch.began, item.model.window(s)) for s in item.model.streams}
-            whole += item.model.load(self._rates, *_ones(item))
+            whole += item.model.full_load(self._rates)
             kept += item.model.load(self._rates, batch.sampling_rates[query], held)
         return kept / whole if whole > 0 else 1.0
 
@@ -179,13 +172,17 @@ class SheddingController:
         """Sampling rates for the batch that begins now, by stream; a stream that is kept whole is not named."""
         with self.lock:
             new_rates = self._wanted()
-            if self._differs(new_rates):
-                self._log_changes(new_rates)
+            changes = [
+                (query, stream, before, rates[stream])
+                for query, rates in sorted(new_rates.items())
+                for stream, before in sorted(self.sampling_rates[query].items())
+                if rates[stream] != before
+            ]
+            if any(_is_worth_it(before, after) for _, _, before, after in changes):
+                self._log_changes(changes)
                 self.sampling_rates = new_rates
             if not self._past or self._past[-1][1] != self.sampling_rates:
-                self._past.append(
-                    (now, {query: dict(sampling_rates) for query, sampling_rates in self.sampling_rates.items()})
-                )
+                self._past.append((now, {query: dict(rates) for query, rates in self.sampling_rates.items()}))
             rows = self._looked[1] if self._looked is not None else {}
             self._began = now
             self._batch = _Batch(now, dict(rows), self.sampling_rates)
@@ -196,14 +193,11 @@ class SheddingController:
                         rates_by_stream.setdefault(stream, []).append((query, sampling_rate))
             return {stream: tuple(listed) for stream, listed in rates_by_stream.items()}
 
-    def _log_changes(self, new_rates: Mapping[str, Mapping[str, float]]) -> None:
-        """Log changes of the sampling rates."""
-        for query, sampling_rates in sorted(new_rates.items()):
-            for stream, sampling_rate in sorted(sampling_rates.items()):
-                if sampling_rate != (before := self.sampling_rates[query][stream]):
-                    load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
-                    about = {"query": query, "stream": stream, "before": before, "after": sampling_rate}
-                    log_event(SHEDDING, INFO, "sampling rate changed", **about, **load)
+    def _log_changes(self, changes: Iterable[tuple[str, str, float, float]]) -> None:
+        load = {"needed": self.load.needed, "capacity": self.capacity, "lag_s": self.load.lag}
+        for query, stream, before, after in changes:
+            about = {"query": query, "stream": stream, "before": before, "after": after}
+            log_event(SHEDDING, INFO, "sampling rate changed", **about, **load)
 
     def _wanted(self) -> dict[str, dict[str, float]]:
         if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < MIN_LAG_S):
@@ -215,29 +209,17 @@ class SheddingController:
         hurry = 1.0 + (late / DRAIN_S if total > 0 and late > 0 else 0.0)
         room = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
         part = room / (self._needed * hurry) if self._needed > 0 else math.inf
-        whole = {query: item.model.load(rates, *_ones(item)) for query, item in self.queries.items()}
+        whole = {query: item.model.full_load(rates) for query, item in self.queries.items()}
         loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
         fixed = sum(whole.values()) - loose
         spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
         return {query: self._optimal_rates(item, rates, spared) for query, item in self.queries.items()}
 
-    def _optimal_rates(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
-        if part >= 1.0 or sheddable_query.least >= 1.0:
-            return dict.fromkeys(sheddable_query.model.streams, 1.0)
-        sampling_rates = sheddable_query.model.optimal_rates(rates, part, max(sheddable_query.least, MIN_RATE))
-        return {
-            stream: 1.0 if sampling_rate >= FULL_RATE else sampling_rate
-            for stream, sampling_rate in sampling_rates.items()
-        }
-
-    def _differs(self, new_rates: Mapping[str, Mapping[str, float]]) -> bool:
-        return any(
-            (sampling_rate == 1.0) != (self.sampling_rates[query][stream] == 1.0)
-            or abs(sampling_rate - self.sampling_rates[query][stream])
-            > MIN_RATE_CHANGE * self.sampling_rates[query][stream]
-            for query, sampling_rates in new_rates.items()
-            for stream, sampling_rate in sampling_rates.items()
-        )
+    def _optimal_rates(self, item: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
+        if part >= 1.0 or item.least >= 1.0:
+            return dict.fromkeys(item.model.streams, 1.0)
+        sampling_rates = item.model.optimal_rates(rates, part, max(item.least, MIN_RATE))
+        return {stream: 1.0 if rate >= FULL_RATE else rate for stream, rate in sampling_rates.items()}
 
     def max_rows(self, stream: str) -> float:
         """Maximum rows of a stream per batch, so that the next decision is not far away."""
@@ -261,11 +243,7 @@ class SheddingController:
         return min(max(2 * BATCH_S, 10 * self._fixed), fitting)
 
     def _is_whole(self) -> bool:
-        return all(
-            sampling_rate == 1.0
-            for sampling_rates in self.sampling_rates.values()
-            for sampling_rate in sampling_rates.values()
-        )
+        return all(rate == 1.0 for rates in self.sampling_rates.values() for rate in rates.values())
 
     def completeness(self, query: str) -> float:
         """Fraction of a query's results that remains, by its model, at the present rates."""
@@ -278,10 +256,8 @@ class SheddingController:
             return dict(self.sampling_rates[query])
 
 
-def _ones(sheddable_query: SheddableQuery) -> tuple[dict[str, float], dict[str, float]]:
-    """Sampling rates of 1."""
-    ones = dict.fromkeys(sheddable_query.model.streams, 1.0)
-    return ones, ones
+def _is_worth_it(before: float, after: float) -> bool:
+    return (after == 1.0) != (before == 1.0) or abs(after - before) > MIN_RATE_CHANGE * before
 
 
 def make_shedder(

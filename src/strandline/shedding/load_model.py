@@ -41,9 +41,7 @@ class SheddingModel:
         self.streams = streams_read(plan)
         self._statistics = statistics
         self._prices = prices or load_prices()
-        self._row_cost = (
-            self._prices.joins.arrival + EXCHANGE
-        )  # seconds of an operator with a state, with the way to it
+        self._row_cost = self._prices.joins.arrival + EXCHANGE  # seconds of an operator with a state and the way to it
         self._read_cost = READING * self._row_cost  # also of a row that is dropped then
         self._cluster, stateful = _join_in(plan)
         self._above = stateful * self._row_cost
@@ -59,10 +57,14 @@ class SheddingModel:
         work = JoinLoad.of(query, self._cluster.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
 
+    def full_load(self, rates: SamplingRates) -> float:
+        """The same with every row."""
+        whole = dict.fromkeys(self.streams, 1.0)
+        return self.load(rates, whole, whole)
+
     def optimal_rates(self, rates: SamplingRates, part: float, min_rate: float) -> dict[str, float]:
         """The shares, none below `min_rate`, that leave the most results for this part of the work with every row."""
-        whole = dict.fromkeys(self.streams, 1.0)
-        target = part * self.load(rates, whole, whole)
+        target = part * self.full_load(rates)
 
         def work(sampling_rates: SamplingRates) -> float:
             return self.load(rates, sampling_rates, sampling_rates)
@@ -114,11 +116,7 @@ class SheddingModel:
             sampling_rates = np.clip(shed(query, tree, capacity).sampling_rates, 1e-9, 1.0)
             stream_rates: dict[str, float] = {}
             for stream in self.streams:
-                logs = [
-                    math.log(sampling_rate)
-                    for sampling_rate, below in zip(sampling_rates, read, strict=True)
-                    if stream in below
-                ]
+                logs = [math.log(rate) for rate, below in zip(sampling_rates, read, strict=True) if stream in below]
                 stream_rates[stream] = min(1.0, max(min_rate, math.exp(sum(logs) / len(logs)))) if logs else 1.0
             return stream_rates
 
@@ -154,15 +152,10 @@ def explain_shedding(model: SheddingModel, part: float, min_rate: float) -> str:
     """Sampling rates at the known input rates, if this fraction of the work is affordable."""
     if part >= 1.0:
         return "drops nothing at these rates"
-    whole = dict.fromkeys(model.streams, 1.0)
     sampling_rates = model.optimal_rates({}, part, min_rate)
-    kept = ", ".join(
-        f"{sampling_rate:.0%} of {stream}"
-        for stream, sampling_rate in sorted(sampling_rates.items())
-        if sampling_rate < 1.0
-    )
+    kept = ", ".join(f"{rate:.0%} of {stream}" for stream, rate in sorted(sampling_rates.items()) if rate < 1.0)
     left = model.completeness({}, sampling_rates)
-    enough = model.load({}, sampling_rates, sampling_rates) <= 1.01 * part * model.load({}, whole, whole)
+    enough = model.load({}, sampling_rates, sampling_rates) <= 1.01 * part * model.full_load({})
     return f"keeps {kept} at the source; {left:.0%} of the results remain{'' if enough else ', still overloaded'}"
 
 

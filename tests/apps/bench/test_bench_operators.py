@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from rich.console import Console
 
 from strandline.apps.bench import operators
 from strandline.apps.bench.operators import FAMILIES, measure, report_operators, run_operators
+from strandline.apps.bench.run import Bench
 
 # What a row gives on average, by the numbers of keys and rows in the window. Where pieces are cut at each batch there
 # is no such number.
@@ -32,12 +36,10 @@ def test_the_state_grows_with_the_window() -> None:
     assert large > 3 * small
 
 
-def test_factors_are_those_of_the_same_window(capsys: pytest.CaptureFixture[str]) -> None:
-    from rich.console import Console
-
-    found = run_operators(10_000, 1, lambda _: None)
-    assert len(found) == 2 * len(FAMILIES)
-    for each in found:
+def test_factors_are_those_of_the_same_window(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_operators(Bench(tmp_path, 10_000, 1, Console(quiet=True)))
+    assert len(found["operators"]) == 2 * len(FAMILIES)
+    for each in found["operators"]:
         if each["operator"] in ("join", "aggregate"):
             assert each[f"times_{each['operator']}"] == 1.0
     report_operators(found, Console(width=160))

@@ -16,12 +16,11 @@ import strandline as sl
 from strandline.apps.shell.completion import Words
 from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.highlight import coloured
-from strandline.apps.shell.inputs import is_whole, split
+from strandline.apps.shell.inputs import KEYWORDS, is_whole, split
 from strandline.apps.shell.session import Session
-from strandline.apps.shell.startup import Options, Startup
-from strandline.apps.shell.words import KEYWORDS
+from strandline.apps.shell.startup import Startup
 from strandline.core.temporal import FOREVER, instant
-from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
+from strandline.database.introspection.progress_meter import ProgressMeter, show_state
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME
@@ -81,7 +80,7 @@ CREATE VIEW dear AS SELECT sym AS symbol, price FROM trades WHERE price > 1;
 def session() -> Iterator[Session]:
     with sl.connect(engine="local") as database:
         database.sql(STREAMS)
-        startup = Startup(Options(engine="local"))
+        startup = Startup(engine="local")
         startup.ready.set()
         yield Session(database, startup)
 
@@ -122,7 +121,7 @@ def test_a_query_that_cannot_start_takes_no_id(session: Session) -> None:
 
 def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFixture[str]) -> None:
     rows = ", ".join(f"({n}, {n * 1_000_000})" for n in range(40))
-    startup = Startup(Options(engine="local", batch_rows=2, keep=8))
+    startup = Startup(engine="local", batch_rows=2, keep=8)
     startup.begin()
     session = startup.session()
     session.sql(f"CREATE STREAM s (v INT, ts BIGINT) SOURCE rows({rows}) ORDERED BY ts;", look=False)
@@ -133,7 +132,7 @@ def test_a_past_that_is_forgotten_is_named_with_a_caret(capsys: pytest.CaptureFi
     session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:03'")
     session.run(".tail q1 AT TIMESTAMP '1970-01-01 00:00:39'")
     said = capsys.readouterr().out
-    session.close()
+    session.database.close()
     assert "retained from" in said
     assert "the result of q1 at 1970-01-01 00:00:03 is no longer retained" in said
     assert re.search(r"\.tail q1 AT TIMESTAMP '1970-01-01 00:00:03'\n +\^+", said)
@@ -238,4 +237,6 @@ def test_nothing_is_left_of_what_has_ended() -> None:
 
 
 def test_sizes_are_read_at_a_glance() -> None:
-    assert [show_bytes(n) for n in (0, 999, 1_500, 23_400, 5_600_000)] == ["0 B", "999 B", "1.5 KB", "23 KB", "5.6 MB"]
+    states = [show_state([{"state_rows": 2, "state_bytes": n}]) for n in (0, 999, 1_500, 23_400, 5_600_000)]
+    sizes = ["0 bytes", "999 bytes", "1.5 kB", "23.4 kB", "5.6 MB"]
+    assert states == [f"state 2 rows, {size}" for size in sizes]

@@ -20,14 +20,13 @@ from typer.testing import CliRunner
 import strandline as sl
 import user_functions as users
 from strandline.apps.cli import app
-from strandline.apps.verify import check as checking
 from strandline.apps.verify import script as scripts
+from strandline.apps.verify import shrink
 from strandline.apps.verify.check import Verdict
 from strandline.apps.verify.compare import at_instants, differences
 from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import too_late
 from strandline.apps.verify.report import DIFFERENT, EQUAL, INCOMPLETE, exit_code
-from strandline.apps.verify.rerun import rerun
 from strandline.apps.verify.shrink import smallest
 from strandline.core.errors import QueryError, SetupError
 from strandline.engines.local import LocalRun
@@ -223,7 +222,7 @@ def test_a_wrong_answer_is_found_and_made_small(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, duckdb: OracleDatabase
 ) -> None:
     monkeypatch.setattr(scripts, "_elements", spoiled(scripts._elements))
-    monkeypatch.setattr(checking, "rerun", spoiled(rerun))
+    monkeypatch.setattr(shrink, "rerun", spoiled(shrink.rerun))
     (tmp_path / "script.sql").write_text(SCRIPT)
     done = CliRunner().invoke(app, ["verify", str(tmp_path / "script.sql")])
     assert done.exit_code == DIFFERENT

@@ -140,7 +140,7 @@ def test_killed_sinks_have_each_result_once(tmp_path: Path, postgresql: Server, 
         database.sql(file.read_text().split("CREATE SINK")[0])
         query = database.query("per_key")
         assert query.await_end(60)
-        expected = joined(query._frame().rows())
+        expected = joined(query._frame(query._kept()).rows())
     found = everywhere(out, postgresql)
     for name, rows in found.items():
         assert Counter(rows) == Counter(found["parquet"]), f"{name} differs from the files"

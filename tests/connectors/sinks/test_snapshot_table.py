@@ -105,9 +105,9 @@ def test_equal_rows_are_taken_over_one_by_one() -> None:
     twice = [("a", 1.0, 0, 5), ("a", 1.0, 0, 5)]
     live, changes = step(nothing(), elements(twice), last_instant(5), PAYLOAD)
     live, changes = step(live, elements([("a", 1.0, 5, 9)] * 3), last_instant(9), PAYLOAD)
-    assert changes.come.height == 1 and len(changes.go) == 0 and live.display_location.height == 3
+    assert changes.come.height == 1 and len(changes.go) == 0 and live.valid.height == 3
     live, changes = step(live, elements([("a", 1.0, 9, 12)]), last_instant(12), PAYLOAD)
-    assert changes.come.height == 0 and len(changes.go) == 2 and live.display_location.height == 1
+    assert changes.come.height == 0 and len(changes.go) == 2 and live.valid.height == 1
 
 
 def test_what_begins_later_waits() -> None:

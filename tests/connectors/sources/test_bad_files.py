@@ -18,7 +18,9 @@ from damaged_files import COLUMNS, KINDS, ROWS, balanced, csv_bytes, damage, jso
 
 import strandline as sl
 from strandline.connectors.sources.files import planning, records
+from strandline.connectors.sources.files.content import FileFormat
 from strandline.connectors.sources.files.records import split
+from strandline.connectors.sources.files.units import FileRange
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.core.errors import ParseError, SourceError
 from strandline.core.types import INT, TIMESTAMP, VARCHAR
@@ -145,17 +147,19 @@ def test_records_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
             whole = split(data, quotes, longest, final=True)
             assert whole.end == len(data)
             block = chance.choice((1, 2, 7, 30))
-            spans = list(planning._scan(io.BytesIO(data), 0, quotes, longest, True, block))
-            assert [span.begin for span in spans[1:]] == [span.end for span in spans[:-1]]
-            assert spans[-1].end == len(data) and sum(span.records for span in spans) == len(whole)
+            facts = FileRange("f", row=1, kind="csv" if quotes else "json")
+            units = list(planning._scan(io.BytesIO(data), facts, FileFormat(), longest, True, block))
+            assert [unit.begin for unit in units[1:]] == [unit.end for unit in units[:-1]]
+            assert [unit.row for unit in units[1:]] == [unit.row + unit.rows for unit in units[:-1]]
+            assert units[-1].end == len(data) and sum(unit.rows for unit in units) == len(whole)
             ends = [0]
-            for span in spans:
-                part = data[span.begin : span.end]
+            for unit in units:
+                part = data[unit.begin : unit.end]
                 inner = split(part, quotes, longest, final=True)
-                if span.raw is None:
-                    ends += (inner.ends + span.begin).tolist()
+                if unit.problem is None:
+                    ends += (inner.ends + unit.begin).tolist()
                 else:
-                    ends.append(span.end)
+                    ends.append(unit.end)
             assert ends[1:] == whole.ends.tolist(), data
 
 

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import strandline as sl
 from strandline.connectors.sources import clock as sources_clock
-from strandline.connectors.sources import nexmark
 from strandline.connectors.sources.auctions import KINDS
 from strandline.connectors.sources.base import Source, known_rows, open_source
 from strandline.core.errors import StrandlineError
@@ -198,8 +197,7 @@ def test_positions_count_events_of_all_kinds() -> None:
 
 def test_a_paced_stream_comes_with_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1_700_000_000.0]
-    for module in (nexmark, sources_clock):
-        monkeypatch.setattr(module, "now", lambda: int(clock[0] * SECOND))
+    monkeypatch.setattr(sources_clock, "now", lambda: int(clock[0] * SECOND))
     made = source("bid", rate=10, pace=True, start=None)
     assert made.advance(0, 1000) == (0, False)
     clock[0] += 2.5

@@ -19,7 +19,7 @@ from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
 from strandline.runtime.ingest import ingest
@@ -85,7 +85,7 @@ def late_by_definition(times: Sequence[int], disorder: int) -> list[bool]:
 def run(source: PartitionedSource, text: str, tasks: int, shards: int) -> Answer:
     arrivals = Arrivals("s", COLUMNS, (), source.stream.disorder_us)
     plan = bind(text, [arrivals])
-    pipeline = choose([("q", optimize(plan))], [source.stream], shards)
+    pipeline = lower("q", optimize(plan), [source.stream], shards)
     answer = Answer()
     running = RunningPipeline(pipeline)
     for report in LocalRun(running, sources={"s": source}, tasks=tasks).batches():
@@ -124,7 +124,7 @@ def test_whichever_partition_is_read_first_nobody_is_late_for_it(
 
 def pipeline_of(source: Source) -> Pipeline:
     plan = bind("SELECT x FROM s", [Arrivals("s", COLUMNS, (), source.stream.disorder_us)])
-    return choose([("q", plan)], [source.stream], 1)
+    return lower("q", plan, [source.stream], 1)
 
 
 def heartbeats(source: PartitionedSource, tasks: int = 1) -> list[SourceStatus]:

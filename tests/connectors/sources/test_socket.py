@@ -145,12 +145,12 @@ def test_who_sends_faster_than_we_read_must_wait() -> None:
         with pytest.raises(TimeoutError):
             while True:
                 connection.sendall(lines(range(1000)))
-        kept = source.receiver.received.kept
-        assert source.receiver.is_full
+        kept = source.received.kept
+        assert source.is_full
         end, _ = source.advance(0, 10**9)
         source.advance(end, 10**9)  # so those are read
         connection.settimeout(20)
-        wait_for(lambda: source.receiver.received.kept > kept)
+        wait_for(lambda: source.received.kept > kept)
     source.close()
 
 

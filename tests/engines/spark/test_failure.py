@@ -21,7 +21,6 @@ from strandline.engines.spark.offset_server import OffsetServer
 from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.chain import CheckpointChain
-from strandline.runtime.checkpoint.verify import VerifiedChain
 from strandline.runtime.pipeline import RunningPipeline
 
 ERROR = SourceError("no file", code="missing-file", hint="Look.", detail="d", span=Span("SELECT \ud800", 0, 6))
@@ -73,8 +72,8 @@ def test_the_planner_hears_only_those_who_know_the_secret(tmp_path: Path) -> Non
     stream = BaseStream("s", (("k", BIGINT),), SourceCall("rows", ([1],)), None)
     secret = new_secret()
     lease = Lease.acquire(tmp_path)
-    verified = VerifiedChain(CheckpointChain(tmp_path, lease), None, True)
-    planner = OffsetServer(RunningPipeline(Pipeline((stream,), (), (), 1), verified=verified, batch_rows=10), secret)
+    chain = CheckpointChain(tmp_path, lease)
+    planner = OffsetServer(RunningPipeline(Pipeline((stream,), (), (), 1), chain=chain, batch_rows=10), secret)
     try:
         for wrong in (bytes.fromhex(new_secret()), b"x"):
             with pytest.raises((AuthenticationError, EOFError, ConnectionError)):

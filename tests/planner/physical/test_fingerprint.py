@@ -10,7 +10,7 @@ from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP
 from strandline.logical import expressions
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.fingerprint import _TAGS, FORMAT, fingerprint_plan
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from support import Arrivals, bind
 
@@ -24,14 +24,14 @@ DIGESTS = {
 }
 
 
-def lower(text: str, shards: int = 2) -> physical.Pipeline:
-    return choose([("q", optimize(bind(text, STREAMS)))], [stream.declared for stream in STREAMS], shards)
+def lower_text(text: str, shards: int = 2) -> physical.Pipeline:
+    return lower("q", optimize(bind(text, STREAMS)), [stream.declared for stream in STREAMS], shards)
 
 
 @pytest.mark.parametrize("text", DIGESTS)
 def test_fingerprints_are_pinned(text: str) -> None:
     assert FORMAT == 1
-    assert fingerprint_plan(lower(text)) == DIGESTS[text]
+    assert fingerprint_plan(lower_text(text)) == DIGESTS[text]
 
 
 @pytest.mark.parametrize(
@@ -50,14 +50,14 @@ def test_fingerprints_are_pinned(text: str) -> None:
 )
 def test_other_plans_have_other_fingerprints(text: str) -> None:
     others = ["SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) WHERE v > 2 GROUP BY k", *DIGESTS]
-    own = fingerprint_plan(lower(text))
-    assert own == fingerprint_plan(lower(text))
-    assert all(own != fingerprint_plan(lower(other)) for other in others if other != text)
+    own = fingerprint_plan(lower_text(text))
+    assert own == fingerprint_plan(lower_text(text))
+    assert all(own != fingerprint_plan(lower_text(other)) for other in others if other != text)
 
 
 def test_the_number_of_shards_belongs_to_the_identity() -> None:
     text = next(iter(DIGESTS))
-    assert fingerprint_plan(lower(text, 2)) != fingerprint_plan(lower(text, 3))
+    assert fingerprint_plan(lower_text(text, 2)) != fingerprint_plan(lower_text(text, 3))
 
 
 def test_every_node_and_expression_has_a_tag_of_its_own() -> None:

@@ -20,7 +20,7 @@ from strandline.functions.subexpressions import Parts
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal
 from strandline.runtime.expressions import optimize as economy
 from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
-from strandline.runtime.expressions.granularity import granule
+from strandline.runtime.expressions.optimize import granule
 from strandline.runtime.kernels import distinct_values as telling_apart
 from strandline.runtime.kernels.distinct_values import different, runs
 
@@ -232,13 +232,13 @@ def test_zero_and_minus_zero_are_different_parts() -> None:
 def test_only_rows_that_come_to_a_choice_pay_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     frame = mixed(MANY)
     heights = []
-    plain = economy.computed
+    optimize = economy.optimize
 
-    def noted(frame: pl.DataFrame, *arguments: object) -> list[pl.Series]:
+    def noted(frame: pl.DataFrame, *arguments: object) -> economy.Optimized:
         heights.append(frame.height)
-        return plain(frame, *arguments)  # type: ignore[arg-type]
+        return optimize(frame, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(economy, "computed", noted)
+    monkeypatch.setattr(economy, "optimize", noted)
     pattern = call("match", TEXT, literal("id=([0-9]+)"))
     choice = Case(((call("<", NUMBER, literal(MANY - 500)), literal("small")),), pattern, VARCHAR)
     assert evaluate_columns(frame, [("r", choice)])["r"].to_list() == plainly(frame, choice)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from strandline.core.types import DOUBLE, INT, VARCHAR
 from strandline.logical.properties.temporal import lasts
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrange, arrivals, assert_exact, bind, cuts, examples, raw, run_plan
 
@@ -45,7 +45,7 @@ def test_the_short_way_is_exact(text: str, s: Arrivals, r: Arrivals, cut: Cuts) 
 
 def physical(text: str) -> str:
     streams = [arrange(name, COLUMNS, [], 0) for name in ("s", "r")]
-    return show_pipeline(choose([("q", optimize(bind(text, streams)))], [s.declared for s in streams], 2))
+    return show_pipeline(lower("q", optimize(bind(text, streams)), [s.declared for s in streams], 2))
 
 
 def test_the_short_way_is_taken_where_nothing_ends() -> None:

@@ -21,16 +21,23 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.apps.bench.data import START
-from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, TimedRun, bound, statistics_of
+from strandline.apps.bench.generated_streams import (
+    START,
+    GeneratedSource,
+    GeneratedStream,
+    TimedRun,
+    bound,
+    statistics_of,
+)
 from strandline.connectors.sources.base import open_source
+from strandline.core.durable import write_file
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline, numbered
 from strandline.planner.prices import Prices, calibration_file
 from strandline.planner.stages import optimize
@@ -94,13 +101,8 @@ SETTINGS: Final = (
     Setting(20_000, 5, 0.1, True),
     Setting(2_000, 12, 1.0, False),
 )
-SLOW_TO_MEASURE: Final = (
-    "condition",
-    "left",
-    "semi",
-    "joined values",
-    "joined groups",
-)  # measured in every other setting
+# Measured in every other setting.
+SLOW_TO_MEASURE: Final = ("condition", "left", "semi", "joined values", "joined groups")
 DRIVEN: Final = ("pass", "join", "except")  # the cost of a batch apart from its operators is measured with these
 COUNTED: Final = 3  # batches that are measured, when the state is full
 
@@ -118,7 +120,7 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
     """Measure and fit; takes less than a minute."""
     began = time.monotonic()
     samples: list[Sample] = []
-    _samples("count", QUERIES["count"], settings[0])  # the first use of a library does not count
+    list(_samples("count", QUERIES["count"], settings[0]))  # the first use of a library does not count
     for name, query in QUERIES.items():
         say(f"{name} ({len(samples)} measurements so far)")
         for setting in settings[::2] if name in SLOW_TO_MEASURE else settings:
@@ -147,8 +149,8 @@ def calibrate(say: Callable[[str], None], settings: Sequence[Setting] = SETTINGS
 
 def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
     pipeline = _pipeline(name, query, setting)
+    streams = _streams_read(pipeline, setting)
     run = TimedRun(pipeline)
-    streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
     fill = int(setting.window) + 2
     rows = [{made.name: made.rows(n, 1.0) for made in streams} for n in range(fill + COUNTED)]
     for number, batch in enumerate(rows):
@@ -171,7 +173,7 @@ def _samples(name: str, query: str, setting: Setting) -> Iterator[Sample]:
 def _driving(name: str, query: str, setting: Setting, counted: int = 8) -> Sample:
     """Cost of a run apart from the operators and the exchanges."""
     pipeline = _pipeline(name, query, setting)
-    streams = [made for made in setting.streams if made.name in {s.name for s in pipeline.streams}]
+    streams = _streams_read(pipeline, setting)
     batches = {made.name: [made.rows(n, 1.0) for n in range(2 + counted)] for made in streams}
     timed = TimedRun(pipeline)
     sources = {made.name: GeneratedSource(made, batches[made.name]) for made in streams}
@@ -201,14 +203,12 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
         query = query.replace(f"{{{key}}}", text)
     streams = setting.streams
     plan = optimize(bound(query, streams), statistics_of(streams))
-    pipeline = choose([(name, plan)], [made.stream for made in streams], 1)
-    return _coalesced(pipeline) if name == "count" else pipeline
+    return lower(name, plan, [made.stream for made in streams], 1)
 
 
-def _coalesced(pipeline: Pipeline) -> Pipeline:
-    """The same with a coalesce at the end, which no query has."""
-    *others, last = pipeline.fragments
-    return replace(pipeline, fragments=(*others, replace(last, root=physical.Coalesce(last.root))))
+def _streams_read(pipeline: Pipeline, setting: Setting) -> list[GeneratedStream]:
+    names = {stream.name for stream in pipeline.streams}
+    return [made for made in setting.streams if made.name in names]
 
 
 def _reading() -> Iterator[Sample]:
@@ -292,7 +292,7 @@ def capacity(prices: Prices, rate: int = 100_000) -> float:
     """Rows per second that one core takes in, for an ordinary query: a count per key over ten seconds."""
     made = GeneratedStream("a", rate, {"k": 1_000})
     plan = bound("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k", [made])
-    pipeline = choose([("q", optimize(plan, statistics_of([made])))], [made.stream], 1)
+    pipeline = lower("q", optimize(plan, statistics_of([made])), [made.stream], 1)
     return rate / estimate(pipeline, statistics_of([made]), prices=prices).cost
 
 
@@ -305,9 +305,7 @@ def write(prices: Prices, out: Path | None) -> Path:
         )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
-        temporary.write_text(json.dumps(prices.to_json(), indent=1) + "\n")
-        os.replace(temporary, path)
+        write_file(path, (json.dumps(prices.to_json(), indent=1) + "\n").encode(), sync=False)
     except OSError as error:
         raise StrandlineError(f"cannot write {path}", code="bad-costs", detail=str(error)) from None
     return path

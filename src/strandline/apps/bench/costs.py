@@ -9,27 +9,29 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import polars as pl
+import pyarrow as pa
 from rich.console import Console
-from rich.table import Table
 
 from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bound, statistics_of
+from strandline.apps.bench.measure import Figures
+from strandline.apps.console import print_table
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
-from strandline.planner.estimate import estimate
-from strandline.planner.physical.lowering import choose
+from strandline.planner.estimate import Estimates, estimate
+from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.rewrite import run_to_fixpoint
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.stages import FILTERS, MAPS, SHARING
-from strandline.runtime.batch_report import BatchReport
+from strandline.planner.stages import FILTERS, MAPS, SHARING, run_to_fixpoint
 from strandline.runtime.pipeline import RunningPipeline
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
+
 CLOSE: Final = 1.2  # the chosen plan may take so much longer than the best
 LEAST_SECONDS: Final = 0.4  # of CPU time that a measurement lasts
 
@@ -71,18 +73,19 @@ def _pairs(**on: str) -> dict[frozenset[str], str]:
 _DISTINCT_JOIN: Final = (
     "SELECT x.k FROM (SELECT DISTINCT k FROM a {w}) x JOIN (SELECT DISTINCT k FROM b {w}) y ON x.k = y.k"
 )
+_CHAIN: Final = _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"])
 SHAPES: Final[Mapping[str, Shape]] = {
     "3 joins, 1 s": Shape(
         (_stream("a", 20_000, k=20_000), _stream("b", 4_000, k=20_000, m=50), _stream("c", 1_000, m=50)), 1, 1,
-        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+        _CHAIN,
     ),
     "3 joins, 10 s": Shape(
         (_stream("a", 5_000, k=5_000), _stream("b", 200, k=5_000, m=200), _stream("c", 2_000, m=200)), 10, 1,
-        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+        _CHAIN,
     ),
     "3 joins, 1 min": Shape(
         (_stream("a", 300, k=3_000), _stream("b", 300, k=3_000, m=100), _stream("c", 20, m=100)), 60, 2,
-        _orders("a.v, b.v AS w, c.v AS u", _pairs(ab="a.k = b.k", bc="b.m = c.m"), ["abc", "bca"]),
+        _CHAIN,
     ),
     "star of 4, 5 s": Shape(
         (_stream("a", 2_000, k=2_000, m=5_000, n=20_000), _stream("b", 2_000, k=2_000), _stream("c", 1_000, m=5_000),
@@ -110,20 +113,23 @@ SHAPES: Final[Mapping[str, Shape]] = {
     ),
     "filter and group, 1 min": Shape(
         (_stream("a", 5_000, k=2_000),), 60, 2,
-        {"filter first": "SELECT * FROM (SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a {w} GROUP BY k) x WHERE k = 7",
-         "group first": "SELECT * FROM (SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a {w} GROUP BY k) x WHERE k = 7"},
+        dict.fromkeys(
+            ("filter first", "group first"),
+            "SELECT * FROM (SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a {w} GROUP BY k) x WHERE k = 7"),
         frozenset({"group first"}),
     ),
     "filter and distinct, 10 min": Shape(
         (_stream("a", 500, k=1_000, g=20),), 600, 5,
-        {"filter first": "SELECT k FROM (SELECT DISTINCT k, g FROM a {w}) x WHERE g = 3",
-         "distinct first": "SELECT k FROM (SELECT DISTINCT k, g FROM a {w}) x WHERE g = 3"},
+        dict.fromkeys(
+            ("filter first", "distinct first"),
+            "SELECT k FROM (SELECT DISTINCT k, g FROM a {w}) x WHERE g = 3"),
         frozenset({"distinct first"}),
     ),
     "filter and difference, 10 s": Shape(
         (_stream("a", 4_000, k=5_000, g=10), _stream("b", 2_000, k=5_000, g=10)), 10, 1,
-        {"filter first": "SELECT k FROM (SELECT k, g FROM a {w} EXCEPT ALL SELECT k, g FROM b {w}) x WHERE g = 3",
-         "difference first": "SELECT k FROM (SELECT k, g FROM a {w} EXCEPT ALL SELECT k, g FROM b {w}) x WHERE g = 3"},
+        dict.fromkeys(
+            ("filter first", "difference first"),
+            "SELECT k FROM (SELECT k, g FROM a {w} EXCEPT ALL SELECT k, g FROM b {w}) x WHERE g = 3"),
         frozenset({"difference first"}),
     ),
     "distinct and union, 1 min": Shape(
@@ -169,61 +175,55 @@ class Measured:
 def pipeline_of(shape: Shape, label: str) -> Pipeline:
     plan = bound(shape.text(label), shape.streams)
     plan = plan if label in shape.raw else as_written(plan)
-    return choose([("q", plan)], [made.stream for made in shape.streams], 1)
+    return lower("q", plan, [made.stream for made in shape.streams], 1)
 
 
 def measure(
-    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, min_seconds: float
+    pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float, repeat: int
 ) -> Measured:
+    """The best of several runs."""
+    gc.collect()
+    return min((_measure_once(pipeline, streams, window, batch) for _ in range(repeat)), key=lambda run: run.seconds)
+
+
+def _measure_once(pipeline: Pipeline, streams: Sequence[GeneratedStream], window: float, batch: float) -> Measured:
     """Fill the windows, then measure. The result is that of the time in which they were filled."""
     # Results of a join are valid for up to a window, too, and their segments a little longer.
     fill = int(window / batch * (1 if window > 100 else 2.5)) + 2
     made = {stream.name: [stream.rows(n, batch) for n in range(fill)] for stream in streams}
-    result = _Answer()
     running = RunningPipeline(pipeline)
     run = LocalRun(running, sources={stream.name: GeneratedSource(stream, made[stream.name]) for stream in streams})
-    for _ in range(fill):
-        result.take(run.step())
-    result.close(running.metrics.watermark("q"))
+    reports = [report for _ in range(fill) if (report := run.step()) is not None]
+    result = _checksum([table for report in reports for table in report.results.get("q", ())], running)
     rows: list[int] = []
-    seconds, counted = 0.0, 0
-    while seconds < min_seconds or counted < 8:
+    seconds = 0.0
+    while seconds < LEAST_SECONDS or len(rows) < 8:
         for stream in streams:
-            made[stream.name].append(stream.rows(fill + counted, batch))
+            made[stream.name].append(stream.rows(fill + len(rows), batch))
         began = time.process_time()
         run.step()
         seconds += time.process_time() - began
         rows.append(running.metrics.state_rows)
-        counted += 1
     run.close()
-    return Measured(seconds / (counted * batch), sum(rows) / len(rows), result.total)
+    return Measured(seconds / (len(rows) * batch), sum(rows) / len(rows), result)
 
 
-class _Answer:
-    """Checksum of a result that is independent of cuts: of every row a number, times its duration."""
+def _checksum(tables: Sequence[pa.Table], running: RunningPipeline) -> int:
+    """A number of a result that is independent of cuts: of every row a number, times its duration."""
+    if not tables:
+        return 0
+    frame = pl.DataFrame(pa.concat_tables(tables))
+    until = running.metrics.watermark("q")
+    start, end = (frame.get_column(c).cast(pl.Int64).clip(upper_bound=until) for c in ("valid_from", "valid_until"))
+    payload = frame.drop("valid_from", "valid_until")
+    payload = payload.select(pl.all().cast(pl.Float64).round(9).add(0.0)) if payload.width else payload
+    number = payload.rename({c: str(i) for i, c in enumerate(payload.columns)}).hash_rows(7).to_numpy() >> 40
+    return int((number.astype("int64") * (end - start).to_numpy() % (1 << 31)).sum() % (1 << 31))
 
-    def __init__(self) -> None:
-        self.pieces: list[pl.DataFrame] | None = []
-        self.total = 0
 
-    def take(self, report: BatchReport | None) -> None:
-        table = report.result("q") if report is not None else None
-        if self.pieces is not None and table is not None:
-            frame = pl.from_arrow(table)
-            assert isinstance(frame, pl.DataFrame)
-            self.pieces.append(frame)
-
-    def close(self, until: int) -> None:
-        pieces, self.pieces = self.pieces, None
-        if not pieces:
-            return
-        frame = pl.concat(pieces)
-        start, end = (frame.get_column(c).cast(pl.Int64) for c in ("valid_from", "valid_until"))
-        lasts = (end.clip(upper_bound=until) - start.clip(upper_bound=until)).to_numpy()
-        payload = frame.drop("valid_from", "valid_until")
-        payload = payload.select(pl.all().cast(pl.Float64).round(9).add(0.0)) if payload.width else payload
-        number = payload.rename({c: str(i) for i, c in enumerate(payload.columns)}).hash_rows(7).to_numpy() >> 40
-        self.total = int((number.astype("int64") * lasts % (1 << 31)).sum() % (1 << 31))
+def predicted_ms(expected: Estimates) -> float:
+    """CPU milliseconds per second, without reading: generated streams are not read from anywhere."""
+    return 1000 * (expected.cost - sum(item.cost for item in expected.reading.values()))
 
 
 def run_shape(shape: Shape, repeat: int) -> list[Figures]:
@@ -233,14 +233,11 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
     for label in shape.plans:
         pipeline = pipeline_of(shape, label)
         expected = estimate(pipeline, statistics, shape.batch)
-        read = sum(item.cost for item in expected.reading.values())  # made streams are not read from anywhere
-        gc.collect()
-        runs = [measure(pipeline, shape.streams, shape.window, shape.batch, LEAST_SECONDS) for _ in range(repeat)]
-        best = min(runs, key=lambda item: item.seconds)
+        best = measure(pipeline, shape.streams, shape.window, shape.batch, repeat)
         figures.append(
             {
                 "plan": label,
-                "predicted_ms": round(1000 * (expected.cost - read), 3),
+                "predicted_ms": round(predicted_ms(expected), 3),
                 "measured_ms": round(1000 * best.seconds, 3),
                 "predicted_rows": round(expected.rows),
                 "measured_rows": round(best.rows),
@@ -267,29 +264,27 @@ def judged(name: str, plans: list[Figures]) -> Figures:
     }
 
 
-def run_costs(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
+def run_costs(bench: Bench) -> Figures:
+    """Equivalent plans of many query shapes: estimated and measured CPU and state."""
     verdicts = []
-    for name, shape in SHAPES.items():
-        if only and name not in only:
-            continue
-        verdict = judged(name, run_shape(shape, repeat))
-        say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
+    for name in bench.chosen(SHAPES):
+        verdict = judged(name, run_shape(SHAPES[name], bench.repeat))
+        bench.say(f"{name}: {verdict['chosen']}, {verdict['times_best']} times the best")
         verdicts.append(verdict)
-    return verdicts
+    return {"bench": "costs", "shapes": verdicts, "same_answer": None}
 
 
-def report_costs(verdicts: list[Figures], console: Console) -> None:
-    table = Table(title="costs", title_justify="left")
+def report_costs(figures: Figures, console: Console) -> None:
+    verdicts = figures["shapes"]
     heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows")
-    for head in heads:
-        table.add_column(head, justify="left" if head in ("shape", "plan") else "right")
+    rows = []
     for verdict in verdicts:
         for number, item in enumerate(verdict["plans"]):
             mark = " *" if item["plan"] == verdict["chosen"] else ""
-            figures = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
-            rows = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
-            table.add_row("" if number else verdict["shape"], f"{item['plan']}{mark}", *figures, *rows)
-    console.print(table)
+            milliseconds = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
+            state = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
+            rows.append(("" if number else verdict["shape"], f"{item['plan']}{mark}", *milliseconds, *state))
+    print_table(console, "costs", heads, rows, left=("shape", "plan"))
     right = sum(item["right"] for item in verdicts)
     states = [
         abs(plan["predicted_rows"] / max(plan["measured_rows"], 1) - 1) for item in verdicts for plan in item["plans"]

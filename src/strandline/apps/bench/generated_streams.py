@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Final, TypeVar, cast, get_args
 
 import numpy as np
 import polars as pl
 
-from strandline.apps.bench.data import START
 from strandline.connectors.sinks.parquet_parts import open_result_writer
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
-from strandline.core.temporal import SECOND
+from strandline.core.temporal import SECOND, instant
 from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP, Type
 from strandline.logical.catalog import BaseStream, Catalog, SourceCall, StreamStatistics
 from strandline.logical.plan import Plan
@@ -23,12 +22,15 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Pipeline, ports
 from strandline.runtime.exchange import decode, encode
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
-from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.stage import FragmentRunner, StageOutput
-from strandline.runtime.state.segments import State
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
+
+Figure = TypeVar("Figure", int, float)
+
+START: Final = instant("2024-01-01 00:00:00")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,45 +86,17 @@ class GeneratedSource(Source):
             yield Chunk(batch.select(*(c for c in batch.columns if c in columns), FROM), rejected)
 
 
-def catalog_of(streams: Sequence[GeneratedStream]) -> Catalog:
-    catalog = Catalog()
-    for made in streams:
-        catalog.add(made.stream)
-    return catalog
-
-
 def statistics_of(streams: Sequence[GeneratedStream]) -> dict[str, StreamStatistics]:
     return {made.name: made.stream.statistics for made in streams}
 
 
 def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
+    catalog = Catalog()
+    for made in streams:
+        catalog.add(made.stream)
     statement = parse_one(text)
-    assert isinstance(statement, ast.Select | ast.UnionAll | ast.SetOperation | ast.Changes | ast.Ordered | ast.With), (
-        "a benchmark has queries only"
-    )
-    return bind_query(statement, catalog_of(streams))
-
-
-class Timed(Operator):
-    """An operator that takes down the CPU seconds that it needs."""
-
-    def __init__(self, inner: Operator) -> None:
-        self.inner = inner
-        self.seconds = 0.0
-        self.passed = 0
-
-    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        began = time.process_time()
-        out = self.inner.step(inputs, watermark)
-        self.seconds += time.process_time() - began
-        self.passed += len(out)
-        return out
-
-    def restore(self, state: State) -> None:
-        self.inner.restore(state)
-
-    def save(self) -> State:
-        return self.inner.save()
+    assert isinstance(statement, get_args(ast.Query)), "a benchmark has queries only"
+    return bind_query(cast(ast.Query, statement), catalog)
 
 
 class TimedRun:
@@ -132,32 +106,30 @@ class TimedRun:
         assert pipeline.shards == 1, "operators are timed in one shard"
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
-        for runner in self.runners.values():
-            runner.operators = [Timed(operator) for operator in runner.operators]
-        self.sending = dict.fromkeys(self.runners, 0.0)
+        self.forget()
 
     def forget(self) -> None:
         """Reset the counters after the state is filled."""
         self.sending = dict.fromkeys(self.runners, 0.0)
-        for operator in self._timed().values():
-            operator.seconds, operator.passed = 0.0, 0
-
-    def _timed(self) -> dict[str, Timed]:
-        return {
-            f"{name}.{number}": operator
-            for name, runner in self.runners.items()
-            for number, operator in enumerate(runner.operators)
-            if isinstance(operator, Timed)
-        }
+        self.results = 0  # elements
+        for runner in self.runners.values():
+            runner.seconds, runner.passed = [0.0] * len(runner.operators), [0] * len(runner.operators)
 
     def seconds(self) -> dict[str, float]:
-        return {name: operator.seconds for name, operator in self._timed().items()}
+        return self._by_step(lambda runner: runner.seconds)
 
     def passed(self) -> dict[str, int]:
-        return {name: operator.passed for name, operator in self._timed().items()}
+        return self._by_step(lambda runner: runner.passed)
 
     def state_rows(self) -> dict[str, int]:
-        return {name: operator.save().rows() for name, operator in self._timed().items()}
+        return self._by_step(lambda runner: [state.rows() for state in runner.save()])
+
+    def _by_step(self, figures: Callable[[FragmentRunner], Sequence[Figure]]) -> dict[str, Figure]:
+        return {
+            f"{name}.{number}": figure
+            for name, runner in self.runners.items()
+            for number, figure in enumerate(figures(runner))
+        }
 
     def step(self, rows: Mapping[str, pl.DataFrame], until: int) -> None:
         waiting: dict[str, Batch] = {}
@@ -178,4 +150,6 @@ class TimedRun:
             if isinstance(fragment.route, physical.ExchangeTo):
                 for message in decode(encode(box.by_shard.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
+            else:
+                self.results += len(out)
             self.sending[fragment.id] += time.process_time() - began

@@ -7,8 +7,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import psutil
+
+Figures = dict[str, Any]  # of a benchmark, as JSON has them
 
 
 @dataclass(slots=True)

@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table
 
 import strandline
-from strandline.apps.bench.measure import Cost, measured
+from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark_spark import SPARK, Alone
+from strandline.apps.console import print_table
 from strandline.connectors.sources.auctions import KINDS
 from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
@@ -30,7 +30,7 @@ from strandline.logical.catalog import BaseStream, SourceCall
 from strandline.runtime.kernels.batch import FROM
 
 if TYPE_CHECKING:
-    from strandline.apps.bench.run import Bench, Figures
+    from strandline.apps.bench.run import Bench
 
 EVENTS: Final = 1_000_000
 RATE: Final = 10_000  # events of a second
@@ -204,31 +204,16 @@ def _plain(frame: pl.DataFrame) -> pl.DataFrame:
 
 def report_nexmark(figures: Figures, console: Console) -> None:
     """One line per query."""
-    table = Table(title=f"NEXMark, {figures['events']:,} events", title_justify="left")
-    for column in (
-        "query",
-        "strandline events/s",
-        "CPU s",
-        "spark events/s",
-        "CPU s",
-        "ratio",
-        "CPU ratio",
-        "same",
-        "note",
-    ):
-        table.add_column(column, justify="left" if column in ("query", "note") else "right")
+    heads = ("query", "strandline events/s", "CPU s", "spark events/s", "CPU s", "ratio", "CPU ratio", "same", "note")
+    rows = []
     for figure in figures["queries"]:
-        ours, spark = figure["strandline"], figure.get("spark")
-        theirs = (f"{spark['rows_per_s']:,}", f"{spark['cpu_seconds']:.1f}") if spark else ("cannot", "")
-        same = {True: "yes", False: "NO", None: ""}[figure.get("same_answer")]
-        ratios = (f"{figure['ratio']:.1f}", f"{figure['cpu_ratio']:.1f}") if spark else ("", "")
-        table.add_row(
-            figure["query"],
-            f"{ours['rows_per_s']:,}",
-            f"{ours['cpu_seconds']:.1f}",
-            *theirs,
-            *ratios,
-            same,
-            figure["note"],
-        )
-    console.print(table)
+        spark = ("cannot", "", "", "", "")
+        if "spark" in figure:
+            same = {True: "yes", False: "NO", None: ""}[figure["same_answer"]]
+            spark = (*_speed(figure["spark"]), f"{figure['ratio']:.1f}", f"{figure['cpu_ratio']:.1f}", same)
+        rows.append((figure["query"], *_speed(figure["strandline"]), *spark, figure["note"]))
+    print_table(console, f"NEXMark, {figures['events']:,} events", heads, rows, left=("query", "note"))
+
+
+def _speed(side: Figures) -> tuple[str, str]:
+    return f"{side['rows_per_s']:,}", f"{side['cpu_seconds']:.1f}"

@@ -105,17 +105,21 @@ def _q14(s: Streams) -> DataFrame:
     return some.selectExpr("auction", "bidder", "0.908 * price AS price", day, "date_time", "extra", letters)
 
 
-LOW, MIDDLE, HIGH = "price < 10000", "price >= 10000 AND price < 1000000", "price >= 1000000"
+# By price.
+_CLASSES = {1: "price < 10000", 2: "price >= 10000 AND price < 1000000", 3: "price >= 1000000"}
+
+
+def _bids() -> list[Column]:
+    by_class = [F.count_if(F.expr(c)).alias(f"rank{n}_bids") for n, c in _CLASSES.items()]
+    return [F.count("*").alias("total_bids"), *by_class]
 
 
 def _counts() -> list[Column]:
-    classes = ((1, LOW), (2, MIDDLE), (3, HIGH))
-    counts = [F.count("*").alias("total_bids"), *(F.count_if(F.expr(c)).alias(f"rank{n}_bids") for n, c in classes)]
+    counts = _bids()
     for column in ("bidder", "auction"):
         counts.append(F.size(F.collect_set(column)).alias(f"total_{column}s"))
-        counts += [
-            F.size(F.collect_set(F.when(F.expr(c), F.col(column)))).alias(f"rank{n}_{column}s") for n, c in classes
-        ]
+        for n, c in _CLASSES.items():
+            counts.append(F.size(F.collect_set(F.when(F.expr(c), F.col(column)))).alias(f"rank{n}_{column}s"))
     return counts
 
 
@@ -129,12 +133,9 @@ def _q16(s: Streams) -> DataFrame:
 
 
 def _q17(s: Streams) -> DataFrame:
-    classes = [F.count_if(F.expr(c)).alias(f"rank{n}_bids") for n, c in ((1, LOW), (2, MIDDLE), (3, HIGH))]
-    price = [
-        f("price").alias(f"{n}_price") for n, f in (("min", F.min), ("max", F.max), ("avg", F.avg), ("sum", F.sum))
-    ]
-    groups = s["bid"].groupBy("auction", F.to_date("date_time").alias("day"))
-    return groups.agg(F.count("*").alias("total_bids"), *classes, *price)
+    functions = {"min": F.min, "max": F.max, "avg": F.avg, "sum": F.sum}
+    prices = [function("price").alias(f"{name}_price") for name, function in functions.items()]
+    return s["bid"].groupBy("auction", F.to_date("date_time").alias("day")).agg(*_bids(), *prices)
 
 
 def _q18(s: Streams) -> DataFrame:

@@ -5,22 +5,23 @@ The streams are like those of NEXMark, with clicks beside: most events are click
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console
-from rich.table import Table
 
-from strandline.apps.bench.costs import LEAST_SECONDS, as_written, measure
+from strandline.apps.bench.costs import as_written, measure, predicted_ms
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
+from strandline.apps.bench.measure import Figures
+from strandline.apps.console import print_table
 from strandline.planner.estimate import estimate
-from strandline.planner.physical.lowering import choose
+from strandline.planner.physical.lowering import lower
 from strandline.planner.planner import PlanningInputs, plan_query
 from strandline.planner.prices import load_prices
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
 
 BIDS: Final = GeneratedStream("bids", 23_000, {"auction": 10_000, "bidder": 20_000}, ("price",))
 CLICKS: Final = GeneratedStream("clicks", 30_000, {"auction": 10_000, "person": 20_000}, ("seconds",))
@@ -76,40 +77,35 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
     figures: Figures = {"window_s": question.window}
     results = set()
     chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
-    for name, pipeline in (("text", choose([("q", as_written(plan))], streams, 1)), ("chosen", chosen.physical)):
-        expected = estimate(pipeline, statistics)
-        gc.collect()
-        runs = [measure(pipeline, question.streams, question.window, 1.0, LEAST_SECONDS) for _ in range(repeat)]
-        best = min(runs, key=lambda run: run.seconds)
+    for name, pipeline in (("text", lower("q", as_written(plan), streams, 1)), ("chosen", chosen.physical)):
+        best = measure(pipeline, question.streams, question.window, 1.0, repeat)
         results.add(best.result)
         figures |= {
             f"{name}_ms": round(1000 * best.seconds, 2),
             f"{name}_rows": round(best.rows),
-            f"{name}_predicted_ms": round(1000 * (expected.cost - sum(e.cost for e in expected.reading.values())), 2),
+            f"{name}_predicted_ms": round(predicted_ms(estimate(pipeline, statistics)), 2),
         }
     return figures | {"ratio": round(figures["text_ms"] / figures["chosen_ms"], 2), "same_answer": len(results) == 1}
 
 
-def run_orders(repeat: int, say: Callable[[str], None], only: Sequence[str] = ()) -> list[Figures]:
+def run_orders(bench: Bench) -> Figures:
+    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
     measurements = []
-    for name, question in QUESTIONS.items():
-        if only and name not in only:
-            continue
-        figures = {"query": name, **run_question(question, repeat)}
-        say(f"{name}: {figures['ratio']} times")
+    for name in bench.chosen(QUESTIONS):
+        figures = {"query": name, **run_question(QUESTIONS[name], bench.repeat)}
+        bench.say(f"{name}: {figures['ratio']} times")
         measurements.append(figures)
-    return measurements
+    return {"bench": "orders", "orders": measurements, "same_answer": None}
 
 
-def report_orders(measurements: list[Figures], console: Console) -> None:
-    table = Table(title="orders of joins", title_justify="left")
+def report_orders(figures: Figures, console: Console) -> None:
     heads = ("query", "window s", "text ms/s", "chosen ms/s", "times", "text state rows", "chosen state rows", "same")
-    for head in heads:
-        table.add_column(head, justify="left" if head == "query" else "right")
-    for item in measurements:
-        table.add_row(
+    rows = [
+        (
             item["query"], f"{item['window_s']:g}", f"{item['text_ms']:,.1f}", f"{item['chosen_ms']:,.1f}",
             f"{item['ratio']:.1f}", f"{item['text_rows']:,}", f"{item['chosen_rows']:,}", str(item["same_answer"]),
-        )  # fmt: skip
-    console.print(table)
+        )
+        for item in figures["orders"]
+    ]  # fmt: skip
+    print_table(console, "orders of joins", heads, rows, left=("query",))
     console.print("ms/s: CPU milliseconds per second of stream time, in one process; times: text by chosen")

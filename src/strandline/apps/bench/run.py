@@ -11,7 +11,7 @@ import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
@@ -21,19 +21,20 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
-from rich.table import Table
 
 import strandline
 from strandline.apps.bench.costs import report_costs, run_costs
-from strandline.apps.bench.data import declare, stream
-from strandline.apps.bench.measure import Cost, measured
+from strandline.apps.bench.generated_streams import START
+from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark import nexmark, report_nexmark
 from strandline.apps.bench.operators import report_operators, run_operators
 from strandline.apps.bench.orders import report_orders, run_orders
 from strandline.apps.bench.shedding import report_shedding, run_shedding
+from strandline.apps.console import print_table
 from strandline.connectors.sinks import Callback, Parquet
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
@@ -41,9 +42,13 @@ from strandline.database.query import Query
 from strandline.engines.spark.launcher.session import EmbeddedSpark, start
 from strandline.engines.spark.launcher.settings import SPARK_ALONE
 
-Figures = dict[str, Any]
 MEMORY = {"spark.driver.memory": "4g"}
-HDFS = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+SPARK_STATE = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
+    ),
+}
 
 
 class Bench:
@@ -92,6 +97,10 @@ class Bench:
     def say(self, text: str) -> None:
         self.console.print(f"  {text}", markup=False, highlight=False)
 
+    def chosen(self, names: Iterable[str]) -> list[str]:
+        """Those of the queries of a benchmark that were asked for; all of them by default."""
+        return [name for name in names if not self.queries or name in self.queries]
+
     def fresh(self, name: str) -> Path:
         """A new directory for one run."""
         self._number += 1
@@ -108,26 +117,46 @@ class Bench:
         cost, directory = min(runs, key=lambda r: r[0].seconds)
         return {"what": what, "rows_per_s": round(rows / cost.seconds), **_rounded(asdict(cost))}, directory
 
-    def strandline(self, streams: str, sql: str, directory: Path, batch_rows: int) -> Cost:
-        """Run a query of ours over files to its end."""
+    def strandline(
+        self,
+        streams: str,
+        sql: str,
+        directory: Path,
+        batch_rows: int,
+        look: Callable[[Query], object] = lambda query: None,
+    ) -> Cost:
+        """Run a query of ours over files to its end; `look` is called with it now and then."""
         spark = self.session("ours")
         with measured() as cost:
             database = strandline.connect(spark=spark, batch_rows=batch_rows, checkpoint=directory / "checkpoint")
             database.sql(streams)
-            query = database.sql(sql, sink=Parquet(directory / "out"), name="q")
-            assert isinstance(query, Query)
-            query.await_end()
+            query: Query = database.sql(sql, sink=Parquet(directory / "out"), name="q")
+            while not query.await_end(0.2):
+                look(query)
         return cost
 
-    def spark_alone(self, frame: DataFrame, directory: Path, mode: str = "append") -> Cost:
+    def spark_alone(self, frame: DataFrame, directory: Path) -> Cost:
         """Run a streaming DataFrame over files to its end."""
         with measured() as cost:
-            writer = frame.writeStream.outputMode(mode).format("parquet").option("path", str(directory / "out"))
-            query = (
-                writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True).start()
-            )
-            query.awaitTermination()
+            writer = frame.writeStream.outputMode("append").format("parquet").option("path", str(directory / "out"))
+            writer = writer.option("checkpointLocation", str(directory / "checkpoint")).trigger(availableNow=True)
+            writer.start().awaitTermination()
         return cost
+
+    def best_spark(
+        self, rows: int, files: Mapping[str, int], build: Callable[[int], DataFrame]
+    ) -> tuple[Figures, Path, list[Figures]]:
+        """Plain Spark with several numbers of files per batch: the best, where its results are, and all of them."""
+        runs: list[tuple[Figures, Path]] = []
+        for label, files_per_batch in files.items():
+
+            def run(directory: Path, files_per_batch: int = files_per_batch) -> Cost:
+                with self.settings(SPARK_STATE):
+                    return self.spark_alone(build(files_per_batch), directory)
+
+            runs.append(self.best(f"spark ({label})", rows, run))
+        best, directory = max(runs, key=lambda run: run[0]["rows_per_s"])
+        return best, directory, [figures for figures, _ in runs]
 
     def read_stream(self, directory: Path, files_per_batch: int) -> DataFrame:
         schema = "t timestamp, k long, v double"
@@ -150,8 +179,36 @@ class Bench:
                     conf.set(name, old)
 
 
+def stream(directory: Path, seed: int, rows: int, rows_per_second: int, keys: int, files: int = 10) -> Path:
+    """A stream as Parquet files: time t, key k, value v; in order of time."""
+    directory.mkdir(parents=True, exist_ok=True)
+    draw = np.random.default_rng(seed)
+    time = START + np.arange(rows, dtype=np.int64) * (SECOND // rows_per_second)
+    table = pa.table(
+        {
+            "t": pa.array(time).cast(pa.timestamp("us", tz="UTC")),
+            "k": draw.integers(0, keys, rows),
+            "v": draw.random(rows),
+        }
+    )
+    for number in range(files):
+        first, last = rows * number // files, rows * (number + 1) // files
+        pq.write_table(table.slice(first, last - first), directory / f"{number:03d}.parquet")
+    return directory
+
+
+def declare(name: str, directory: Path) -> str:
+    """The statement that declares such a stream."""
+    return f"CREATE STREAM {name} (t TIMESTAMP, k BIGINT, v DOUBLE) SOURCE file('{directory}/*.parquet') ORDERED BY t;"
+
+
 def results(directory: Path) -> pl.DataFrame:
     return pl.read_parquet(str(directory / "out" / "*.parquet"))
+
+
+def _same_rows(ours: Path, theirs: Path, columns: list[str]) -> bool:
+    one, two = (results(directory).select(columns).sort(columns) for directory in (ours, theirs))
+    return one.equals(two)
 
 
 def join(bench: Bench) -> Figures:
@@ -159,39 +216,26 @@ def join(bench: Bench) -> Figures:
     rows = bench.rows or 2_000_000
     a = stream(bench.directory / "join-a", 1, rows, 100_000, rows // 2)
     b = stream(bench.directory / "join-b", 2, rows, 100_000, rows // 2)
-    sql = """SELECT a.k AS k, a.v AS av, b.v AS bv
-               FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.k = b.k"""
-    declared = declare("a", a) + declare("b", b)
+    declared, sql = declare("a", a) + declare("b", b), _join_over(10)
     ours, our_place = bench.best("strandline", 2 * rows, lambda p: bench.strandline(declared, sql, p, rows // 2))
-    theirs: list[tuple[Figures, Path]] = []
-    for files, store, label in (
-        (10, HDFS, "one batch, HDFS-backed state"),
-        (3, HDFS, "four batches, HDFS-backed state"),
-    ):
 
-        def run(directory: Path, files: int = files, store: str = store) -> Cost:
-            left, right = (
-                bench.read_stream(d, files)
-                .withWatermark("t", "0 seconds")
-                .select(*(F.col(c).alias(s + c) for c in "tkv"))
-                for d, s in ((a, "a"), (b, "b"))
-            )
-            near = F.expr("ak = bk AND at > bt - INTERVAL 10 SECONDS AND bt > at - INTERVAL 10 SECONDS")
-            joined = left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
-            with bench.settings(
-                {"spark.sql.shuffle.partitions": "2", "spark.sql.streaming.stateStore.providerClass": store}
-            ):
-                return bench.spark_alone(joined, directory)
+    def build(files: int) -> DataFrame:
+        left, right = (
+            bench.read_stream(d, files).withWatermark("t", "0 seconds").select(*(F.col(c).alias(s + c) for c in "tkv"))
+            for d, s in ((a, "a"), (b, "b"))
+        )
+        near = F.expr("ak = bk AND at > bt - INTERVAL 10 SECONDS AND bt > at - INTERVAL 10 SECONDS")
+        return left.join(right, near).select(F.col("ak").alias("k"), "av", "bv")
 
-        theirs.append(bench.best(f"spark ({label})", 2 * rows, run))
-    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
-    same = _same_join(results(our_place), results(spark_place))
-    return _compared("join", 2 * rows, ours, spark, same, {"other spark runs": [t[0] for t in theirs]})
+    batches = {"one batch, HDFS-backed state": 10, "four batches, HDFS-backed state": 3}
+    spark, spark_place, others = bench.best_spark(2 * rows, batches, build)
+    same = _same_rows(our_place, spark_place, ["k", "av", "bv"])
+    return _compared("join", 2 * rows, ours, spark, same, {"other spark runs": others})
 
 
-def _same_join(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
-    columns = ["k", "av", "bv"]
-    return ours.select(columns).sort(columns).equals(theirs.select(columns).sort(columns))
+def _join_over(seconds: int) -> str:
+    window = f"WINDOW(RANGE {seconds} SECONDS)"
+    return f"SELECT a.k AS k, a.v AS av, b.v AS bv FROM a {window}, b {window} WHERE a.k = b.k"
 
 
 def aggregate(bench: Bench) -> Figures:
@@ -204,25 +248,18 @@ def aggregate(bench: Bench) -> Figures:
         sql = f"SELECT k, COUNT(*) AS n, AVG(v) AS a, MAX(v) AS m FROM s WINDOW({window}) GROUP BY k"
         return bench.best(f"strandline ({window.lower()})", rows, lambda p: bench.strandline(declared, sql, p, rows))
 
+    def build(files: int) -> DataFrame:
+        source = bench.read_stream(directory, files).withWatermark("t", "0 seconds")
+        hopping = source.groupBy(F.window("t", "10 seconds", "1 second"), "k")
+        return hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
+
     ours, our_place = ask("RANGE 10 SECONDS")
     slides = [ask(f"RANGE 10 SECONDS SLIDE {slide}")[0] for slide in ("1 SECOND", "10 SECONDS")]
-    theirs: list[tuple[Figures, Path]] = []
-    for files, label in ((10, "one batch"), (3, "four batches")):
-
-        def run(run_directory: Path, files: int = files) -> Cost:
-            source = bench.read_stream(directory, files).withWatermark("t", "0 seconds")
-            hopping = source.groupBy(F.window("t", "10 seconds", "1 second"), "k")
-            aggregated = hopping.agg(F.count("*").alias("n"), F.avg("v").alias("a"), F.max("v").alias("m"))
-            with bench.settings({"spark.sql.shuffle.partitions": "2"}):
-                return bench.spark_alone(aggregated, run_directory)
-
-        theirs.append(bench.best(f"spark ({label})", rows, run))
-    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
-    ours["results"] = int(results(our_place).height)
-    spark["results"] = int(results(spark_place).height)
-    same = _same_windows(results(our_place), results(spark_place))
-    more = {"with SLIDE": slides, "other spark runs": [t[0] for t in theirs]}
-    return _compared("aggregate", rows, ours, spark, same, more)
+    spark, spark_place, others = bench.best_spark(rows, {"one batch": 10, "four batches": 3}, build)
+    our_results, spark_results = results(our_place), results(spark_place)
+    ours["results"], spark["results"] = our_results.height, spark_results.height
+    same = _same_windows(our_results, spark_results)
+    return _compared("aggregate", rows, ours, spark, same, {"with SLIDE": slides, "other spark runs": others})
 
 
 def _same_windows(ours: pl.DataFrame, theirs: pl.DataFrame) -> bool:
@@ -246,18 +283,13 @@ def filter_(bench: Bench) -> Figures:
     sql = "SELECT k, v * 2 AS w FROM s WHERE v < 0.1"
     declared = declare("s", directory)
     ours, our_place = bench.best("strandline", rows, lambda p: bench.strandline(declared, sql, p, rows))
-    theirs: list[tuple[Figures, Path]] = []
-    for files, label in ((10, "one batch"), (5, "two batches")):
 
-        def run(run_directory: Path, files: int = files) -> Cost:
-            filtered = bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
-            return bench.spark_alone(filtered, run_directory)
+    def build(files: int) -> DataFrame:
+        return bench.read_stream(directory, files).where("v < 0.1").select("k", (F.col("v") * 2).alias("w"))
 
-        theirs.append(bench.best(f"spark ({label})", rows, run))
-    spark, spark_place = max(theirs, key=lambda t: t[0]["rows_per_s"])
-    columns = ["k", "w"]
-    mine, other = (results(run_directory).select(columns).sort(columns) for run_directory in (our_place, spark_place))
-    return _compared("filter", rows, ours, spark, mine.equals(other), {"other spark runs": [t[0] for t in theirs]})
+    spark, spark_place, others = bench.best_spark(rows, {"one batch": 10, "two batches": 5}, build)
+    same = _same_rows(our_place, spark_place, ["k", "w"])
+    return _compared("filter", rows, ours, spark, same, {"other spark runs": others})
 
 
 def latency(bench: Bench) -> Figures:
@@ -286,10 +318,8 @@ def latency(bench: Bench) -> Figures:
             database.sql(
                 streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
             )
-            query = database.sql(sql, sink=Callback(heard), name="q")
-            assert isinstance(query, Query)
+            query: Query = database.sql(sql, sink=Callback(heard), name="q")
             query.await_end()
-    assert isinstance(query, Query)
     ours = _delays("strandline", np.concatenate(delays), cost)
     batches = [d["triggerExecution"] for d in query.batch_durations()]
     ours["batches"], ours["batch_p50_ms"] = len(batches), statistics.median(batches) if batches else None
@@ -337,86 +367,24 @@ def _delays(what: str, delays: np.ndarray[Any, Any], cost: Cost) -> Figures:
 
 def growth(bench: Bench) -> Figures:
     """Join throughput as windows, and with them the state, grow; about one match per row throughout."""
-    runs = []
-    for seconds in (1, 10, 60):
-        rows = bench.rows or max(2_000_000, 100_000 * (seconds + 20))
-        keys = max(100_000 * seconds, 1)
-        a = stream(bench.directory / f"growth-a-{seconds}", 5, rows, 100_000, keys, files=20)
-        b = stream(bench.directory / f"growth-b-{seconds}", 6, rows, 100_000, keys, files=20)
-        window = f"WINDOW(RANGE {seconds} SECONDS)"
-        sql = f"SELECT a.k AS k, a.v AS av, b.v AS bv FROM a {window}, b {window} WHERE a.k = b.k"
-        states: list[int] = []
-
-        def run(directory: Path, declared: str = declare("a", a) + declare("b", b), sql: str = sql) -> Cost:
-            session = bench.session("ours")
-            with measured() as cost:
-                database = strandline.connect(spark=session, batch_rows=500_000, checkpoint=directory / "checkpoint")
-                database.sql(declared)
-                query = database.sql(sql, sink=Parquet(directory / "out"), name="q")
-                assert isinstance(query, Query)
-                while not query.await_end(0.2):
-                    states.append(query.metrics()["state_rows"])  # noqa: B023
-            return cost
-
-        figures, directory = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
-        matches = results(directory).height
-        figures |= {"window_s": seconds, "state_rows": max(states, default=0), "matches": matches}
-        figures["us_per_row"] = round(figures["seconds"] * 1e6 / (2 * rows), 3)
-        runs.append(figures)
-    return {"bench": "growth", "strandline": runs, "same_answer": None}
+    return {"bench": "growth", "strandline": [_grown(bench, s) for s in (1, 10, 60)], "same_answer": None}
 
 
-def operators(bench: Bench) -> Figures:
-    """Throughput of each operator on one core as its state grows, relative to join and aggregate."""
-    return {"bench": "operators", "operators": run_operators(bench.rows, bench.repeat, bench.say), "same_answer": None}
+def _grown(bench: Bench, seconds: int) -> Figures:
+    rows = bench.rows or max(2_000_000, 100_000 * (seconds + 20))
+    keys = max(100_000 * seconds, 1)
+    a = stream(bench.directory / f"growth-a-{seconds}", 5, rows, 100_000, keys, files=20)
+    b = stream(bench.directory / f"growth-b-{seconds}", 6, rows, 100_000, keys, files=20)
+    declared, sql = declare("a", a) + declare("b", b), _join_over(seconds)
+    states: list[int] = []
 
+    def run(directory: Path) -> Cost:
+        return bench.strandline(declared, sql, directory, 500_000, lambda q: states.append(q.metrics()["state_rows"]))
 
-def costs(bench: Bench) -> Figures:
-    """Equivalent plans of many query shapes: estimated and measured CPU and state."""
-    return {"bench": "costs", "shapes": run_costs(bench.repeat, bench.say, bench.queries), "same_answer": None}
-
-
-def orders(bench: Bench) -> Figures:
-    """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
-    return {"bench": "orders", "orders": run_orders(bench.repeat, bench.say, bench.queries), "same_answer": None}
-
-
-def shedding(bench: Bench) -> Figures:
-    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
-    figures = run_shedding(bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say)
-    return {"bench": "shedding", "shedding": figures, "same_answer": None}
-
-
-BENCHES: dict[str, Callable[[Bench], Figures]] = {
-    "join": join,
-    "aggregate": aggregate,
-    "filter": filter_,
-    "latency": latency,
-    "growth": growth,
-    "operators": operators,
-    "costs": costs,
-    "orders": orders,
-    "shedding": shedding,
-    "nexmark": nexmark,
-}
-
-
-def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
-    if name != "all" and name not in BENCHES:
-        raise StrandlineError(
-            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
-        )
-    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    bench = Bench(directory, rows, repeat, console, queries)
-    try:
-        measurements = []
-        for item in BENCHES if name == "all" else [name]:
-            console.print(f"{item}: {BENCHES[item].__doc__}", markup=False, highlight=False)
-            measurements.append(BENCHES[item](bench))
-        return measurements
-    finally:
-        bench.close()
-        shutil.rmtree(directory, ignore_errors=True)
+    figures, directory = bench.best(f"strandline ({seconds} s windows)", 2 * rows, run)
+    matches = results(directory).height
+    figures |= {"window_s": seconds, "state_rows": max(states, default=0), "matches": matches}
+    return figures | {"us_per_row": round(figures["seconds"] * 1e6 / (2 * rows), 3)}
 
 
 def _compared(name: str, rows: int, ours: Figures, theirs: Figures, same: bool, more: Figures) -> Figures:
@@ -436,38 +404,58 @@ def _rounded(figures: Figures) -> Figures:
     return {name: round(value, 2) for name, value in figures.items()}
 
 
-def report(measurements: list[Figures], console: Console) -> None:
-    for figures in measurements:
-        if "operators" in figures:
-            report_operators(figures["operators"], console)
-            continue
-        if "shapes" in figures:
-            report_costs(figures["shapes"], console)
-            continue
-        if "shedding" in figures:
-            report_shedding(figures["shedding"], console)
-            continue
-        if "orders" in figures:
-            report_orders(figures["orders"], console)
-            continue
-        if "queries" in figures:
-            report_nexmark(figures, console)
-            continue
-        table = Table(title=figures["bench"], title_justify="left")
-        sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
-        sides = sides + figures.get("with SLIDE", [])
-        sides += [figures["spark"]] if "spark" in figures else []
-        columns = list(dict.fromkeys(key for side in sides for key in side))
-        for column in columns:
-            table.add_column(column.replace("_", " "), justify="left" if column == "what" else "right")
-        for side in sides:
-            table.add_row(*(_cell(side.get(column)) for column in columns))
-        console.print(table)
-        if "ratio" in figures:
-            console.print(f"strandline / spark: {figures['ratio']} times; same result: {figures['same_answer']}")
-        if "ratio_p50" in figures:
-            console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
+def report_sides(figures: Figures, console: Console) -> None:
+    """A line for each run, of ours and of plain Spark."""
+    sides = figures["strandline"] if isinstance(figures["strandline"], list) else [figures["strandline"]]
+    sides = sides + figures.get("with SLIDE", [])
+    sides += [figures["spark"]] if "spark" in figures else []
+    keys = list(dict.fromkeys(key for side in sides for key in side))
+    rows = [[_cell(side.get(key)) for key in keys] for side in sides]
+    print_table(console, figures["bench"], [key.replace("_", " ") for key in keys], rows, left=("what",))
+    if "ratio" in figures:
+        console.print(f"strandline / spark: {figures['ratio']} times; same result: {figures['same_answer']}")
+    if "ratio_p50" in figures:
+        console.print(f"p50 of spark / p50 of strandline: {figures['ratio_p50']}")
 
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:,}" if isinstance(value, int | float) else str(value)
+
+
+BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console], None]]] = {
+    "join": (join, report_sides),
+    "aggregate": (aggregate, report_sides),
+    "filter": (filter_, report_sides),
+    "latency": (latency, report_sides),
+    "growth": (growth, report_sides),
+    "operators": (run_operators, report_operators),
+    "costs": (run_costs, report_costs),
+    "orders": (run_orders, report_orders),
+    "shedding": (run_shedding, report_shedding),
+    "nexmark": (nexmark, report_nexmark),
+}
+
+
+def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
+    if name != "all" and name not in BENCHES:
+        raise StrandlineError(
+            f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
+        )
+    directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
+    bench = Bench(directory, rows, repeat, console, queries)
+    try:
+        measurements = []
+        for item in BENCHES if name == "all" else [name]:
+            run, _ = BENCHES[item]
+            console.print(f"{item}: {run.__doc__}", markup=False, highlight=False)
+            measurements.append(run(bench))
+        return measurements
+    finally:
+        bench.close()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+def report(measurements: list[Figures], console: Console) -> None:
+    for figures in measurements:
+        _, show = BENCHES[figures["bench"]]
+        show(figures, console)

@@ -10,30 +10,36 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 import strandline
+from strandline.apps.bench.measure import Figures
+from strandline.apps.console import print_table
 from strandline.connectors.sinks import Parquet
 from strandline.connectors.sources.base import open_source
 from strandline.core.temporal import SECOND
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.logical.catalog import StreamStatistics
+from strandline.planner.planner import PlanningInputs
+from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM
 from strandline.shedding.load_model import SheddingModel
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_one
 
-Figures = dict[str, Any]
+if TYPE_CHECKING:
+    from strandline.apps.bench.run import Bench
+
 Say = Callable[[str], None]
 
 RATES: Final = {"a": 8_000.0, "b": 8_000.0, "c": 160_000.0}  # rows per second, times the scale that is searched for
@@ -52,42 +58,23 @@ TEXT: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Side:
-    """A run of the query and its outcome."""
-
-    what: str
-    lags: tuple[float, ...]  # seconds behind, once a second
-    results: float  # per second in the second half of the overload
-    kept: dict[str, float]
-    exact: str
-
-
-def run_shedding(spark: SparkSession, directory: Path, seconds: int, say: Say) -> Figures:
-    """Capacity, and the three ways through twice as much."""
+def run_shedding(bench: Bench) -> Figures:
+    """A join at twice the capacity: without shedding, with it, and with it from the cheapest plan."""
+    spark, directory, seconds, say = bench.session("ours"), bench.fresh("shedding"), bench.rows or 300, bench.say
     scale = _capacity(spark, directory, say)
     say(f"capacity: {scale:.2f} times {', '.join(f'{n} {r:,.0f}' for n, r in RATES.items())} rows per second")
     best = optimum(scale)
-    sides = [
-        _run(spark, directory / "none", scale, seconds, "without shedding", say),
-        _run(spark, directory / "shed", scale, seconds, "with shedding", say, "ALLOW SHEDDING"),
-    ]
+
+    def run(what: str, allow: str = "ALLOW SHEDDING") -> Figures:
+        say(f"{what}: twice as much for {seconds} s")
+        directory_of_run = directory / what.replace(" ", "-")
+        return {"what": what, **_run(spark, directory_of_run, scale, seconds, best, say, allow)}
+
+    sides = [run("without shedding", allow=""), run("with shedding")]
     with _cheapest_plan():
-        sides.append(_run(spark, directory / "cheap", scale, seconds, "from the cheapest plan", say, "ALLOW SHEDDING"))
-    rows = [
-        {
-            "what": side.what,
-            "lag_half_s": round(side.lags[len(side.lags) // 2], 1),
-            "lag_end_s": round(side.lags[-1], 1),
-            "lag_most_s": round(max(side.lags), 1),
-            "results_per_s": round(side.results),
-            "of_optimum": round(side.results / best, 2),
-            "kept": " ".join(f"{name} {sampling_rate:.2f}" for name, sampling_rate in side.kept.items()),
-            "after_it": side.exact,
-        }
-        for side in sides
-    ]
-    return {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": rows}
+        sides.append(run("from the cheapest plan"))
+    shedding = {"capacity_scale": round(scale, 2), "optimum_per_s": round(best), "sides": sides}
+    return {"bench": "shedding", "shedding": shedding, "same_answer": None}
 
 
 def optimum(scale: float) -> float:
@@ -111,11 +98,7 @@ def _results(rates: dict[str, float]) -> float:
 
 
 def _planned(db: Database, limited: bool) -> SheddingModel:
-    from strandline.planner.stages import optimize
-    from strandline.sql.binder.binder import bind_query
-    from strandline.sql.parser.statements import parse_one
-
-    statistics: dict[str, StreamStatistics] = db.catalog.statistics()
+    statistics = db.catalog.statistics()
     plan = bind_query(parse_one(TEXT), db.catalog)  # type: ignore[arg-type]
     return SheddingModel(optimize(plan, statistics, 1e-9 if limited else None), statistics)
 
@@ -136,8 +119,7 @@ def _capacity(spark: SparkSession, directory: Path, say: Say) -> float:
 def _try(spark: SparkSession, directory: Path, scale: float) -> float:
     with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, scale, 1.0, 0, scale)
-        query = db.sql(TEXT, sink=Parquet(directory / "out"), name="q")
-        assert isinstance(query, Query)
+        query: Query = db.sql(TEXT, sink=Parquet(directory / "out"), name="q")
         time.sleep(TRY)
         return _lag(query, scale)
 
@@ -161,15 +143,13 @@ def _lag(query: Query, scale: float) -> float:
 
 
 def _run(
-    spark: SparkSession, directory: Path, scale: float, seconds: int, what: str, say: Say, allow: str = ""
-) -> Side:
-    """Twice the capacity for some seconds, then little."""
-    say(f"{what}: twice as much for {seconds} s")
+    spark: SparkSession, directory: Path, scale: float, seconds: int, best: float, say: Say, allow: str
+) -> Figures:
+    """Twice the capacity for some seconds, then little; lags are seconds behind, results those of the second half."""
     offered = 2 * scale
     with strandline.connect(spark=spark, checkpoint=directory / "checkpoint") as db:
         _declare(db, CALM * offered, 1 / CALM, seconds, offered)
-        query = db.sql(f"{TEXT} {allow}", sink=Parquet(directory / "out"), name="q")
-        assert isinstance(query, Query)
+        query: Query = db.sql(f"{TEXT} {allow}", sink=Parquet(directory / "out"), name="q")
         lags: list[float] = []
         half = 0
         began = time.monotonic()
@@ -182,10 +162,17 @@ def _run(
                 kept = {item.stream: round(item.kept, 2) for item in query.shedding()}
                 say(f"  {second} s: {lags[-1]:.1f} s behind, {query.metrics()['rows_out']:,} results {kept or ''}")
         results = (query.metrics()["rows_out"] - half) / (time.monotonic() - at)
-        sampling_rates = {item.stream: item.kept for item in query.shedding()}
-        exact = _after(query, directory / "out") if allow else ""
+        figures = {
+            "lag_half_s": round(lags[len(lags) // 2], 1),
+            "lag_end_s": round(lags[-1], 1),
+            "lag_most_s": round(max(lags), 1),
+            "results_per_s": round(results),
+            "of_optimum": round(results / best, 2),
+            "kept": " ".join(f"{item.stream} {item.kept:.2f}" for item in query.shedding()),
+            "after_it": _after(query, directory / "out") if allow else "",
+        }
     shutil.rmtree(directory, ignore_errors=True)
-    return Side(what, tuple(lags), results, sampling_rates, exact)
+    return figures
 
 
 def _after(query: Query, out: Path) -> str:
@@ -227,23 +214,24 @@ def _window(query: Query, name: str, t: int) -> pl.DataFrame:
 
 
 @contextmanager
-def _cheapest_plan() -> Any:
+def _cheapest_plan() -> Iterator[None]:
     """Plans are made as if nothing were dropped."""
-    with patch.object(Database, "_limit", lambda *_: None):
+    planning_inputs = Database._planning_inputs
+
+    def without_limits(database: Database, sampling_rates: Mapping[str, float | None], shards: int) -> PlanningInputs:
+        return replace(planning_inputs(database, sampling_rates, shards), limits={})
+
+    with patch.object(Database, "_planning_inputs", without_limits):
         yield
 
 
 def report_shedding(figures: Figures, console: Console) -> None:
-    table = Table(title="shedding, twice the capacity", title_justify="left")
-    rows = figures["sides"]
-    for column in rows[0]:
-        table.add_column(
-            column.replace("_", " "), justify="left" if column in ("what", "kept", "after_it") else "right"
-        )
-    for row in rows:
-        table.add_row(*(f"{value:,}" if isinstance(value, int | float) else value for value in row.values()))
-    console.print(table)
-    scale, best = figures["capacity_scale"], figures["optimum_per_s"]
+    shedding = figures["shedding"]
+    sides = shedding["sides"]
+    rows = [[f"{value:,}" if isinstance(value, int | float) else value for value in side.values()] for side in sides]
+    heads = [key.replace("_", " ") for key in sides[0]]
+    print_table(console, "shedding, twice the capacity", heads, rows, left=("what", "kept", "after it"))
+    scale, best = shedding["capacity_scale"], shedding["optimum_per_s"]
     rates = ", ".join(f"{name} {scale * rate:,.0f}" for name, rate in RATES.items())
     console.print(
         f"capacity: {rates} rows per second; optimum of the model at twice as many: {best:,} results per second"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from datetime import date, datetime
-from decimal import Decimal
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -149,11 +148,9 @@ def _plain(value: Any) -> Any:
         case int():
             return value if abs(value) < 2**53 else str(value)
         case float():
-            return value if value == value and abs(value) != float("inf") else str(value)
+            return value if math.isfinite(value) else str(value)
         case datetime():
             return value.isoformat(sep=" ").removesuffix("+00:00")
-        case Decimal() | date():
-            return str(value)
         case list():
             return [_plain(item) for item in value]
     return str(value)

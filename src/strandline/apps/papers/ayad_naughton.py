@@ -7,18 +7,24 @@ just suffice down to a hundredth of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from strandline.apps.papers import selections
 from strandline.apps.papers.figure import Figure, FigureLine
-from strandline.apps.papers.selections import Selection
 from strandline.planner.joins.rates import Floats, JoinCosts, JoinInput, JoinLoad, JoinQuery, Tree
 from strandline.planner.joins.search import consider, heuristic, trees
 from strandline.planner.joins.shedding import knapsack
+
+
+class Selection(NamedTuple):
+    """Seconds of work per row, and the share of rows that pass."""
+
+    cost: float
+    selectivity: float
+
 
 # Figure 1: two selections on a stream of 1000 rows per second.
 RATE: Final = 1000.0
@@ -35,11 +41,20 @@ SLOWEST, FASTEST = 10.0, 1000.0
 LEVELS: Final = (100, 90, 80, 70, 60, 50, 40, 30, 20, 10, 1)  # percent of the resources that just suffice
 
 
+def load(rate: float, selections: Sequence[Selection]) -> float:
+    """Seconds of work per second of selections in sequence, eq. (12) to (14)."""
+    work = 0.0
+    for selection in selections:
+        work += rate * selection.cost
+        rate *= selection.selectivity
+    return work
+
+
 def figure_1() -> dict[str, float]:
     """The utilisation of both orders."""
     return {
-        "plan A: σ1, then σ2": selections.load(RATE, (FIRST, SECOND)),
-        "plan B: σ2, then σ1": selections.load(RATE, (SECOND, FIRST)),
+        "plan A: σ1, then σ2": load(RATE, (FIRST, SECOND)),
+        "plan B: σ2, then σ1": load(RATE, (SECOND, FIRST)),
     }
 
 
@@ -144,47 +159,35 @@ def _level(
 
 
 def figures(levels: Sequence[Level]) -> dict[str, Figure]:
-    across = "resources, % of those that just suffice"
-
-    def over(what: Callable[[Level], float]) -> list[tuple[float, float]]:
-        return [(level.percent, 100 * what(level)) for level in levels]
+    def over_levels(title: str, up: str, lines: Mapping[str, Sequence[float]], logarithmic: bool = False) -> Figure:
+        """Lines of shares, in percent, from the most resources to the least."""
+        percent = [
+            FigureLine(name, [(level.percent, 100 * share) for level, share in zip(levels, shares, strict=True)])
+            for name, shares in lines.items()
+        ]
+        across = "resources, % of those that just suffice"
+        return Figure(title, across, up, percent, logarithmic, falling=True)
 
     return {
         "figure-6": figure_6(),
         "figure-6-near": figure_6(most=6.0),
-        "figure-7": Figure(
+        "figure-7": over_levels(
             "Figure 7: queries that another plan serves better, or as well",
-            across,
             "% of queries",
-            [
-                FigureLine("as well or better", over(lambda x: x.as_good)),
-                FigureLine("better", over(lambda x: x.better)),
-            ],
-            falling=True,
+            {"as well or better": [x.as_good for x in levels], "better": [x.better for x in levels]},
         ),
-        "figure-8": Figure(
-            "Figure 8: what reoptimization gains",
-            across,
-            "mean gain, %",
-            [FigureLine("mean", over(lambda x: x.gain))],
-            falling=True,
+        "figure-8": over_levels(
+            "Figure 8: what reoptimization gains", "mean gain, %", {"mean": [x.gain for x in levels]}
         ),
-        "figure-9": Figure(
+        "figure-9": over_levels(
             "Figure 9: the same for the queries that gain",
-            across,
             "gain, %",
-            [
-                FigureLine("mean", over(lambda x: x.gain_of_better)),
-                FigureLine("highest", over(lambda x: x.highest_gain)),
-            ],
+            {"mean": [x.gain_of_better for x in levels], "highest": [x.highest_gain for x in levels]},
             logarithmic=True,
-            falling=True,
         ),
-        "figure-10": Figure(
+        "figure-10": over_levels(
             "Figure 10: how far the heuristic is from the best plan",
-            across,
             "error, %",
-            [FigureLine("mean", over(lambda x: x.error)), FigureLine("highest", over(lambda x: x.highest_error))],
-            falling=True,
+            {"mean": [x.error for x in levels], "highest": [x.highest_error for x in levels]},
         ),
     }

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from rich.console import Console
 from rich.progress import Progress
-from rich.table import Table
 
+from strandline.apps.console import print_table
 from strandline.apps.papers import ayad_naughton as paper
 from strandline.core.errors import StrandlineError
 
@@ -23,12 +23,19 @@ def reproduce(name: str, queries: int, directory: Path | None, console: Console)
 
 
 def _ayad_naughton(queries: int, directory: Path | None, console: Console) -> None:
-    console.print(_figure_1())
-    console.print(_example_1())
+    loads = paper.figure_1().items()
+    rows = [(plan, f"{load:.0%}", "keeps up" if load <= 1 else "infeasible") for plan, load in loads]
+    print_table(console, "Figure 1: two selections, 1000 rows/s", ("plan", "utilisation", ""), rows, left=("plan", ""))
+    heads = ["ms per row", *(head for plan in paper.PLANS for head in (plan, "rows/s"))]
+    title = "Example 1 and figure 6: utilisation and output of three plans"
+    print_table(console, title, heads, map(_example_1, JOIN_COSTS))
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("random queries", total=queries)
         levels = paper.experiment(queries, progress=lambda done: bar.update(task, completed=done))
-    console.print(_experiment(levels, queries))
+    heads = ["resources", "better", "as good", "gain", "of better", "most", "error", "most"]
+    print_table(
+        console, f"Figures 7 to 10: {queries:,} random queries over five streams", heads, map(_experiment, levels)
+    )
     if directory is not None:
         directory.mkdir(parents=True, exist_ok=True)
         for stem, figure in paper.figures(levels).items():
@@ -36,51 +43,19 @@ def _ayad_naughton(queries: int, directory: Path | None, console: Console) -> No
         console.print(f"figures: {directory}/", soft_wrap=True, highlight=False)
 
 
-def _figure_1() -> Table:
-    table = Table(title="Figure 1: two selections, 1000 rows/s", title_justify="left")
-    for column, justify in (("plan", "left"), ("utilisation", "right"), ("", "left")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    for plan, load in paper.figure_1().items():
-        table.add_row(plan, f"{load:.0%}", "keeps up" if load <= 1 else "infeasible")
-    return table
+def _example_1(cost: float) -> list[str]:
+    outputs = {plan: paper.throughput(plan, cost) for plan in paper.PLANS}
+    cells = [f"{cost:g}"]
+    for plan, output in outputs.items():
+        mark = "[bold]{}[/bold]" if output >= max(outputs.values()) * (1 - 1e-9) else "{}"
+        cells += [f"{paper.utilisation(plan, cost):.0%}", mark.format(f"{output:.0f}")]
+    return cells
 
 
-def _example_1() -> Table:
-    table = Table(title="Example 1 and figure 6: utilisation and output of three plans", title_justify="left")
-    table.add_column("ms per row", justify="right")
-    for plan in paper.PLANS:
-        table.add_column(plan, justify="right")
-        table.add_column("rows/s", justify="right")
-    for cost in JOIN_COSTS:
-        outputs = {plan: paper.throughput(plan, cost) for plan in paper.PLANS}
-        cells = [f"{cost:g}"]
-        for plan, output in outputs.items():
-            mark = "[bold]{}[/bold]" if output >= max(outputs.values()) * (1 - 1e-9) else "{}"
-            cells += [f"{paper.utilisation(plan, cost):.0%}", mark.format(f"{output:.0f}")]
-        table.add_row(*cells)
-    return table
-
-
-def _experiment(levels: Sequence[paper.Level], queries: int) -> Table:
-    table = Table(
-        title=f"Figures 7 to 10: {queries:,} random queries over five streams",
-        title_justify="left",
-    )
-    headings = ("resources", "better", "as good", "gain", "of better", "most", "error", "most")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for level in levels:
-        table.add_row(
-            f"{level.percent} %",
-            f"{level.better:.0%}",
-            f"{level.as_good:.0%}",
-            f"{level.gain:.1%}",
-            f"{level.gain_of_better:.1%}",
-            f"{level.highest_gain:.0%}",
-            f"{level.error:.2%}",
-            f"{level.highest_error:.1%}",
-        )
-    return table
+def _experiment(level: paper.Level) -> tuple[str, ...]:
+    shares = (f"{level.percent} %", f"{level.better:.0%}", f"{level.as_good:.0%}")
+    gains = (f"{level.gain:.1%}", f"{level.gain_of_better:.1%}", f"{level.highest_gain:.0%}")
+    return (*shares, *gains, f"{level.error:.2%}", f"{level.highest_error:.1%}")
 
 
 PAPERS: Final[dict[str, Callable[[int, Path | None, Console], None]]] = {"ayad-naughton": _ayad_naughton}

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from strandline.apps.scenario.cells import Values, cells_of, show_values, values_of
-from strandline.apps.scenario.text import AdvanceTime, End, Expect, Scenario, ScenarioEvents, ScenarioRow
+from strandline.apps.scenario.text import AdvanceTime, End, Expect, Scenario, ScenarioEvents
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, ScenarioError, StrandlineError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
@@ -168,9 +168,9 @@ class _Stage:
     def _elements(self, expect: Expect, query: Query) -> Outcome:
         kinds = [column.type for column in query.columns]
         expected: list[tuple[Values, Instant, Instant]] = []
-        for row, values in zip(expect.rows, self._expected(expect.rows, kinds), strict=True):
+        for row in expect.rows:
             assert row.interval is not None
-            expected.append((values, *row.interval))
+            expected.append((cells_of(row, kinds), *row.interval))
         actual = []
         for row in query.results().to_pylist():
             start, end = instant(row.pop(VALID_FROM)), row.pop(VALID_UNTIL)
@@ -195,13 +195,10 @@ class _Stage:
         return self._compared(expect, kinds, [values_of(row.values(), kinds) for row in rows])
 
     def _compared(self, expect: Expect, kinds: Sequence[Type], actual: Sequence[Values]) -> Outcome:
-        expected = self._expected(expect.rows, kinds)
+        expected = [cells_of(row, kinds) for row in expect.rows]
         if Counter(expected) == Counter(actual):
             return Outcome(expect)
         return _difference(expect, map(self._show, expected), map(self._show, actual))
-
-    def _expected(self, rows: Iterable[ScenarioRow], kinds: Sequence[Type]) -> list[Values]:
-        return [cells_of(row, kinds) for row in rows]
 
     def _show(self, values: Values) -> str:
         return show_values(values, self.scenario.day)
@@ -223,7 +220,5 @@ def _changes(elements: Iterable[tuple[Values, Instant, Instant]]) -> Changes:
 
 def _difference(expect: Expect, expected_lines: Iterable[str], actual_lines: Iterable[str]) -> Outcome:
     expected, there = Counter(expected_lines), Counter(actual_lines)
-    lines = tuple(sorted(there.elements()))
-    return Outcome(
-        expect, tuple(sorted((expected - there).elements())), tuple(sorted((there - expected).elements())), lines
-    )
+    missing, surplus, found = (tuple(sorted(lines.elements())) for lines in (expected - there, there - expected, there))
+    return Outcome(expect, missing, surplus, found)

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from strandline.apps.scenario.play import Outcome
 from strandline.apps.scenario.text import Scenario
+from strandline.database.introspection.text import count_of
 
 
 def render(name: str, scenario: Scenario, outcomes: Sequence[Outcome]) -> str:
     """One line if all is as expected; else each expectation that was not met, with the lines that differ."""
     missed = [outcome for outcome in outcomes if not outcome.met]
-    count = f"{len(outcomes)} expectation{'' if len(outcomes) == 1 else 's'}"
+    count = count_of(len(outcomes), "expectation")
     if not missed:
         return f"{name}: {count}, all passed"
     lines = [f"{name}: {count}, {len(missed)} failed"]

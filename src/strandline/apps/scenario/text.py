@@ -165,7 +165,7 @@ class _Reader:
         if form is None:
             raise ScenarioError(f"invalid {word[0]}", code="scenario", hint=f"Write {_HOW[word[0]]}.", span=span)
         groups = form.groupdict()
-        name = _unquoted(groups.get("name"))
+        name = groups["name"].strip('"') if groups.get("name") else None
         time = groups.get("time")
         if lines and word[0] not in ("EVENTS", "EXPECT"):
             raise ScenarioError(f"{word[0]} has no rows", code="scenario", span=self._span(lines[0]))
@@ -190,13 +190,12 @@ class _Reader:
             )
         if progress is not None:
             return Expect("progress", name, self._instant(progress, span), (), span)
+        rows = tuple(self._row(line, elements=time is None and aside is None) for line in lines)
         if time is not None:
-            at = self._instant(time, span)
-            return Expect("snapshot", name, at, tuple(self._row(line, elements=False) for line in lines), span)
+            return Expect("snapshot", name, self._instant(time, span), rows, span)
         if aside is not None:
-            kind: Literal["late", "rejected"] = "late" if aside == "LATE" else "rejected"
-            return Expect(kind, name, None, tuple(self._row(line, elements=False) for line in lines), span)
-        return Expect("elements", name, None, tuple(self._row(line, elements=True) for line in lines), span)
+            return Expect("late" if aside == "LATE" else "rejected", name, None, rows, span)
+        return Expect("elements", name, None, rows, span)
 
     def _row(self, line: _Line, elements: bool) -> ScenarioRow:
         text, interval = line.text.split(" -- ")[0] if elements else line.text, None
@@ -250,7 +249,3 @@ def split_cells(text: str) -> list[str]:
         if not cell["bar"]:
             break
     return cells
-
-
-def _unquoted(name: str | None) -> str | None:
-    return name[1:-1] if name is not None and name.startswith('"') else name

@@ -13,15 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from strandline.apps.shell.graph import draw
+from strandline.apps.shell.inputs import functions
 from strandline.apps.shell.session import MOST_PRINTED, Session, SessionQuery
 from strandline.apps.shell.views import FORMS, Form
-from strandline.apps.shell.words import functions
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
-from strandline.database.introspection.progress_meter import show_bytes, show_rate
+from strandline.database.introspection.progress_meter import show_rate
 from strandline.database.introspection.show import show_streams, show_views
+from strandline.database.introspection.text import shorten_line
 from strandline.database.statements import Explained
+from strandline.planner.explain_costs import size as show_size
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
@@ -137,7 +139,6 @@ def queries(session: Session, arguments: Rest) -> None:
 def _query_row(entry: SessionQuery) -> tuple[str, ...]:
     entry.meter.look()
     rate = entry.meter.rates()[0] if entry.query.is_running else 0.0
-    text = " ".join(entry.text.split())
     return (
         entry.id,
         entry.query.name,
@@ -146,7 +147,7 @@ def _query_row(entry: SessionQuery) -> tuple[str, ...]:
         f"{entry.meter.rows_out:,}",
         show_rate(rate) if rate else "",
         _reached(entry.query.progress),
-        text if len(text) <= 60 else text[:59] + "…",
+        shorten_line(entry.text, 60),
     )
 
 
@@ -193,7 +194,7 @@ def metrics(session: Session, arguments: Rest) -> None:
 
 def _shown(name: str, value: object) -> str:
     if name == "state_bytes" and isinstance(value, int):
-        return show_bytes(value)
+        return show_size(value)
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
@@ -202,7 +203,7 @@ def log(session: Session, arguments: Rest) -> None:
     path = session.database.log_file
     if path is not None:
         session.say(str(path))
-    elif session.startup.options.engine == "local":
+    elif session.startup.engine_name == "local":
         session.say("the local engine has no log")
     else:
         session.say(f"Spark is not ready yet: {session.startup.phase}")
@@ -236,24 +237,21 @@ def graph(session: Session, arguments: Rest) -> None:
 # ---- results ---------------------------------------------------------------------------------------------------------
 
 
-@verb(
-    ".tail",
-    "[q] [table | changes | rows | AT TIMESTAMP t]",
-    "show a result, live or at a past instant",
-    "query",
-    "form",
-)
+_TAILED: Final = "[q] [table | changes | rows | AT TIMESTAMP t]"
+
+
+@verb(".tail", _TAILED, "show a result, live or at a past instant", "query", "form")
 def tail(session: Session, arguments: Rest) -> None:
     words = arguments.words()
     named = bool(words) and words[0].lower() not in (*FORMS, "at")
     entry = session.find(words[0], arguments.span()) if named else session.latest()
     remaining = words[1:] if named else words
     if not remaining:
-        _look(session, entry, None)
+        session.follow(session, lambda: entry, entry.form)
     elif remaining[0].lower() == "at":
         _look_back(session, entry, arguments, 2 if named else 1)
     elif remaining[0].lower() in FORMS and len(remaining) == 1:
-        _look(session, entry, cast(Form, remaining[0].lower()))
+        session.follow(session, lambda: entry, cast(Form, remaining[0].lower()))
     else:
         raise StrandlineError(
             f'unknown result format "{remaining[0]}"',
@@ -261,10 +259,6 @@ def tail(session: Session, arguments: Rest) -> None:
             hint="Formats are table, changes, rows, and AT TIMESTAMP 'YYYY-MM-DD hh:mm:ss' for a past instant.",
             span=arguments.span(1 if named else 0),
         )
-
-
-def _look(session: Session, entry: SessionQuery, form: Form | None) -> None:
-    session.follow(session, lambda: entry, form or entry.form)
 
 
 def _look_back(session: Session, entry: SessionQuery, arguments: Rest, first: int) -> None:
@@ -308,9 +302,7 @@ def why(session: Session, arguments: Rest) -> None:
 @verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
 def start(session: Session, arguments: Rest) -> None:
     if not arguments:
-        raise StrandlineError(
-            ".start needs the name of a stream", code="usage", hint="`.streams` lists them.", span=arguments.span()
-        )
+        raise _usage(arguments, ".start needs the name of a stream", "`.streams` lists them.")
     name = arguments.words()[0].strip('"')
     session.database.catalog.get(name, arguments.span())
     session.follow(session, lambda: session.start_named(name), None)
@@ -319,12 +311,7 @@ def start(session: Session, arguments: Rest) -> None:
 @verb(".stop", "q", "stop a query; its results stay available", "query")
 def stop(session: Session, arguments: Rest) -> None:
     if not arguments:
-        raise StrandlineError(
-            ".stop needs a query",
-            code="usage",
-            hint="`.queries` lists them, `.stop all` stops all.",
-            span=arguments.span(),
-        )
+        raise _usage(arguments, ".stop needs a query", "`.queries` lists them, `.stop all` stops all.")
     everything = arguments.words() == ["all"]
     for entry in session.running() if everything else [session.find(arguments.words()[0], arguments.span())]:
         if not entry.query.is_running:
@@ -339,7 +326,7 @@ def stop(session: Session, arguments: Rest) -> None:
 @verb(".read", "file.sql", "run the statements of a file, its queries in the background")
 def read(session: Session, arguments: Rest) -> None:
     if not arguments:
-        raise StrandlineError(".read needs a file", code="usage", span=arguments.span())
+        raise _usage(arguments, ".read needs a file")
     session.read(Path(arguments.plain().strip("'\"")))
 
 
@@ -347,9 +334,13 @@ def read(session: Session, arguments: Rest) -> None:
 def timing(session: Session, arguments: Rest) -> None:
     word = arguments.plain().lower()
     if word not in ("", "on", "off"):
-        raise StrandlineError(".timing must be on or off", code="usage", span=arguments.span())
+        raise _usage(arguments, ".timing must be on or off")
     session.timing = word == "on" if word else not session.timing
     session.say(f"timing is {'on' if session.timing else 'off'}")
+
+
+def _usage(arguments: Rest, message: str, hint: str | None = None) -> StrandlineError:
+    return StrandlineError(message, code="usage", hint=hint, span=arguments.span())
 
 
 def _entry(session: Session, arguments: Rest) -> SessionQuery:

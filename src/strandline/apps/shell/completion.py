@@ -10,14 +10,14 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from strandline.apps.shell.commands import VERBS, Command
+from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.views import FORMS
-from strandline.apps.shell.words import KEYWORDS, functions
-from strandline.core.errors import ParseError
+from strandline.database.introspection.show import columns_of
 from strandline.database.introspection.system_tables import TABLES, SystemTables
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, Stream
-from strandline.logical.schema import schema
-from strandline.sql.lexer import Kind, Token, tokenize
+from strandline.database.introspection.text import shorten_line
+from strandline.logical.catalog import SYSTEM, Catalog, Stream
+from strandline.sql.lexer import Kind, Token
 
 _WORD: Final = re.compile(r"[\w$]*\Z")
 _READS: Final = ("FROM", "JOIN", "DESCRIBE")
@@ -64,7 +64,7 @@ class Words(Completer):
         for kind in verb.takes:
             match kind:
                 case "query" if first:
-                    yield from (Candidate(entry.id, _short(entry.text)) for entry in self.session.entries)
+                    yield from (Candidate(entry.id, shorten_line(entry.text, 50)) for entry in self.session.entries)
                     named = (e.query.name for e in self.session.entries if e.query.name != e.id)
                     yield from (Candidate(name, "query") for name in named)
                 case "form":
@@ -82,8 +82,8 @@ class Words(Completer):
 
     def for_sql(self, text: str, before: str, prefix: str) -> Iterator[Candidate]:
         catalog = self.session.database.catalog
-        tokens = _tokens(text)
-        head = _tokens(before[: len(before) - len(prefix)])
+        tokens, _ = readable_tokens(text)
+        head, _ = readable_tokens(before[: len(before) - len(prefix)])
         last = head[-1] if head else None
         named = dict(_streams_named(tokens, catalog))
         if last is not None and last.value == "." and len(head) > 1:
@@ -109,15 +109,6 @@ class Words(Completer):
     def _streams(self) -> Iterator[Candidate]:
         for stream in self.session.database.catalog:
             yield Candidate(stream.name, stream.word)
-
-
-def _tokens(text: str) -> list[Token]:
-    """The tokens of a text that may end in the middle of one."""
-    try:
-        return tokenize(text)[:-1]
-    except ParseError as error:
-        stop = error.span.start if error.span is not None else 0
-        return tokenize(text[:stop])[:-1] if stop < len(text) else []
 
 
 def _drops(head: list[Token]) -> bool:
@@ -158,12 +149,4 @@ def _alias(tokens: list[Token], at: int) -> str | None:
 
 
 def _columns(stream: Stream | None) -> Iterator[Candidate]:
-    if isinstance(stream, BaseStream):
-        yield from (Candidate(name, str(kind)) for name, kind in stream.columns)
-    elif stream is not None:
-        yield from (Candidate(column.name, str(column.type)) for column in schema(stream.plan))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 50 else line[:49] + "…"
+    return (Candidate(name, str(kind)) for name, kind in (columns_of(stream) if stream is not None else ()))

@@ -11,7 +11,8 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_result, result_schema
+from strandline.runtime.result import from_result
+from strandline.runtime.result_buffer import concat_results
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
 CLOSE_LOOK: Final = 5_000  # chunks between two polls; of more, only the latest are processed in full
@@ -42,7 +43,7 @@ class ResultFollower:
         self._live = self._open  # the same, but each row from where it really began
         self._rows = self._open  # rows that have ended
         self._rows_gone = 0
-        self._changes: pl.DataFrame | None = None
+        self._changes = self._net_changes(self._open)
         self._changes_gone = 0
 
     def look(self) -> None:
@@ -71,8 +72,6 @@ class ResultFollower:
 
     def changes(self, max_rows: int) -> tuple[pl.DataFrame, int]:
         """The latest changes, oldest first, with TIME and CHANGE; and how many there were before them."""
-        if self._changes is None:
-            return pl.DataFrame(), 0
         shown = self._changes.tail(max_rows)
         return shown, self._changes_gone + self._changes.height - shown.height
 
@@ -105,12 +104,15 @@ class ResultFollower:
 
     def _note_changes(self, frame: pl.DataFrame, since: Instant) -> None:
         at_hand = (pl.col(FROM) >= since) | pl.col(UNTIL).is_between(since, self.progress)
-        net = net_changes(frame.filter(at_hand), self.ids).filter(pl.col(TIME) >= since).select(*self.ids, TIME, CHANGE)
+        net = self._net_changes(frame.filter(at_hand)).filter(pl.col(TIME) >= since)
         if self.progress < FOREVER:
             net = net.filter(pl.col(TIME) < self.progress)
-        changes = net if self._changes is None else pl.concat([self._changes, net])
+        changes = pl.concat([self._changes, net])
         self._changes = changes.tail(KEPT)
         self._changes_gone += changes.height - self._changes.height
+
+    def _net_changes(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return net_changes(frame, self.ids).select(*self.ids, TIME, CHANGE)
 
     def _note_rows(self, new: pl.DataFrame) -> None:
         joined = pl.concat([self._live, new])
@@ -124,6 +126,4 @@ class ResultFollower:
         self._rows_gone += over.height - self._rows.height
 
     def _frame(self, tables: list[pa.Table]) -> pl.DataFrame:
-        schema = result_schema(self.query.columns)
-        whole = pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
-        return from_result(whole, self.query.columns)
+        return from_result(concat_results(tables, self.query.columns), self.query.columns)

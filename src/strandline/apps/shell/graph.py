@@ -8,11 +8,13 @@ from typing import Any
 from rich.text import Text
 
 from strandline.database.introspection.progress_meter import ProgressMeter, show_rate, show_state
+from strandline.database.introspection.text import count_of
 from strandline.database.query import Query
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import show_exchange
+from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.operators import show_node
-from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, sources
 
 _QUIET = "bright_black"
 _WIDEST = 72  # columns before the facts
@@ -61,22 +63,21 @@ class _Picture:
             self.line(f"{indent}▲ ", Text(f"{fragment.id}, as above", style=_QUIET))
             return
         self._drawn.add(fragment.id)
-        numbers = {node: number for number, node in enumerate(numbered(fragment.root))}
-        self._node(fragment.id, numbers, fragment.root, indent)
+        self._node(fragment.id, numbers(fragment.root), fragment.root, indent)
 
-    def _node(self, fragment: str, numbers: Mapping[Node, int], node: Node, indent: str) -> None:
+    def _node(self, fragment: str, numbering: Mapping[Node, int], node: Node, indent: str) -> None:
         if isinstance(node, physical.Input):
             self._port(node, indent)
             return
-        self.line(f"{indent}▲ ", Text(show_node(node, self._names)), self._passed(fragment, numbers[node]))
+        self.line(f"{indent}▲ ", Text(show_node(node, self._names)), self._passed(fragment, numbering[node]))
         below = sources(node)
         if len(below) == 1:
-            self._node(fragment, numbers, below[0], indent)
+            self._node(fragment, numbering, below[0], indent)
             return
         for number, source in enumerate(below):
             last = number == len(below) - 1
             start = len(self.lines)
-            self._node(fragment, numbers, source, indent + ("  " if last else "│ "))
+            self._node(fragment, numbering, source, indent + ("  " if last else "│ "))
             branch = Text(indent + ("└─" if last else "├─"), style=_QUIET)
             self.lines[start] = branch + self.lines[start][len(indent) + 2 :]
 
@@ -93,22 +94,21 @@ class _Picture:
         if port.name in self.feeders:
             fragment = self.feeders[port.name]
             assert isinstance(fragment.route, physical.ExchangeTo)
-            shards = f"{self.pipeline.shards} shard{'' if self.pipeline.shards == 1 else 's'}"
+            shards = count_of(self.pipeline.shards, "shard")
             self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {shards}", style="yellow"))
             self.fragment(fragment, indent)
         else:
-            stream = port.name.removeprefix("source:")
-            self.line(f"{indent}● ", Text(show_node(port, self._names), style="bold"), ", ".join(self._read(stream)))
+            facts = ", ".join(self._read(port.name.removeprefix(SOURCE)))
+            self.line(f"{indent}● ", Text(show_node(port, self._names), style="bold"), facts)
 
     def _read(self, stream: str) -> Iterator[str]:
         rows = self.metrics["rows_in"].get(stream)
         if rows is None:
             return
         yield f"{rows:,} rows"
-        if self.metrics["late"].get(stream):
-            yield f"{self.metrics['late'][stream]:,} late"
-        if self.metrics["rejected"].get(stream):
-            yield f"{self.metrics['rejected'][stream]:,} rejected"
+        for kind in ("late", "rejected"):
+            if self.metrics[kind].get(stream):
+                yield f"{self.metrics[kind][stream]:,} {kind}"
         rate = self.meter.rates()[0]
         if rate and self.running and len(self.metrics["rows_in"]) == 1:
             yield show_rate(rate)

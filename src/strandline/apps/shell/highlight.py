@@ -9,11 +9,10 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from strandline.apps.shell.inputs import verb_of
-from strandline.apps.shell.words import KEYWORDS, functions
-from strandline.core.errors import ParseError
-from strandline.sql.lexer import Kind, Token, tokenize
+from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens, verb_of
+from strandline.sql.lexer import Kind, Token
 
+_UNFINISHED = {"'": "class:text", "/": "class:comment"}  # by how it begins
 _BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number"}
 
 
@@ -27,7 +26,7 @@ def coloured(text: str) -> StyleAndTextTuples:
     """The text in parts, each with its style; together they are the text."""
     if verb_of(text) is not None:
         return [("class:verb", text)]
-    tokens, stop = _tokens(text)
+    tokens, stop = readable_tokens(text)
     pieces: StyleAndTextTuples = []
     at = 0
     for number, token in enumerate(tokens):
@@ -36,18 +35,8 @@ def coloured(text: str) -> StyleAndTextTuples:
         pieces.append((_style(token, follows), text[token.span.start : token.span.end]))
         at = token.span.end
     pieces.append(("class:comment", text[at:stop]))
-    pieces.append((_unfinished(text[stop:]), text[stop:]))
+    pieces.append((_UNFINISHED.get(text[stop : stop + 1], ""), text[stop:]))
     return [piece for piece in pieces if piece[1]]
-
-
-def _tokens(text: str) -> tuple[list[Token], int]:
-    """The tokens up to the first mistake, and where that is; there may be none."""
-    try:
-        return tokenize(text)[:-1], len(text)
-    except ParseError as error:
-        assert error.span is not None, "every lexer error has a span"
-        stop = error.span.start
-        return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 
 
 def _style(token: Token, follows: str) -> str:
@@ -56,7 +45,3 @@ def _style(token: Token, follows: str) -> str:
             return "class:function"
         return "class:keyword" if token.keyword in KEYWORDS else ""
     return _BY_KIND.get(token.kind, "")
-
-
-def _unfinished(remaining: str) -> str:
-    return {"'": "class:text", "/": "class:comment"}.get(remaining[:1], "")

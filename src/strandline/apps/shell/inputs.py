@@ -1,15 +1,43 @@
-"""Classification of input: completeness, and kind."""
+"""Input of the shell: the words of the language, for completion and colours, and whether a text is complete."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Final
 
 from strandline.core.errors import ParseError
-from strandline.sql.lexer import Kind, tokenize
+from strandline.core.temporal import UNITS
+from strandline.sql.binder.scaled_aggregates import SCALED
+from strandline.sql.lexer import RESERVED, Kind, Token, tokenize, words
+from strandline.sql.parser.statements import LISTS, STATEMENTS
+from strandline.sql.parser.types import TYPE_NAMES
 
+# Words of the grammar in docs/language.md other than reserved words, statements, types and units; a test compares.
+_FURTHER: Final = words(
+    """ANTI ASC BY CASCADE CUBE DATE DESC DSTREAM EXPLAIN FIRST FILTER GRANULARITY GROUPING IDLE AFTER IF INTERVAL INTO
+        ISTREAM LAST MAX MINUS NOW NULLS ORDERED OUTER OVER PARTITION RANGE RANK REPLACE RESTRICT ROLLUP ROW ROWS
+        RSTREAM SEMI SESSION SETS SINK SINKS SLIDE SOURCE STREAM STREAMS STRICT TIES TIMESTAMP UNBOUNDED UNTIL VALID
+        VIEW VIEWS QUERIES WITHIN BETWEEN SYMMETRIC ILIKE SIMILAR TO IS ALLOW SHEDDING UP PERCENT SET CAPACITY MEASURED
+        OFF ANALYZE WHY SECRET BAD INPUT SKIP STOP"""
+)
+KEYWORDS: Final = frozenset(
+    {*RESERVED, *STATEMENTS, *LISTS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
+)
 # Words that end a session or ask for help in shells of all kinds.
 LEAVING = ("exit", "quit", "bye", "\\q", ":q")
 ASKING = ("help", "?", "\\?", "\\h")
+
+
+@cache
+def functions() -> dict[str, str]:
+    """Function-like names with their descriptions: scalars and aggregates."""
+    from strandline.functions.aggregates import AGGREGATES
+    from strandline.functions.registry import ALIASES, FUNCTIONS
+
+    named = {f.name: f.doc for f in FUNCTIONS.values() if f.usage.startswith(f"{f.name}(")}
+    named |= {alias: named[name] for alias, name in ALIASES.items() if name in named and alias.isidentifier()}
+    return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()} | SCALED
 
 
 def verb_of(text: str) -> str | None:
@@ -36,6 +64,16 @@ def is_whole(text: str) -> bool:
         return True  # a comment
     last = tokens[-2]
     return last.kind is Kind.SYMBOL and last.value == ";"
+
+
+def readable_tokens(text: str) -> tuple[list[Token], int]:
+    """The tokens up to the first mistake, and where that is; a text may end in the middle of one."""
+    try:
+        return tokenize(text)[:-1], len(text)
+    except ParseError as error:
+        assert error.span is not None, "every lexer error has a span"
+        stop = error.span.start
+        return (tokenize(text[:stop])[:-1] if stop < len(text) else []), stop
 
 
 def split(text: str) -> Iterator[str]:

@@ -6,22 +6,20 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit import PromptSession
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.completion import CompleteEvent, Completer, Completion, get_common_complete_suffix
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import CompleteEvent, Completer, DynamicCompleter, get_common_complete_suffix
 from prompt_toolkit.filters import completion_is_selected
-from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.lexers import Lexer
+from prompt_toolkit.lexers import DynamicLexer, Lexer
 from prompt_toolkit.patch_stdout import patch_stdout
 
-from strandline.apps.shell.startup import Options, Startup
+from strandline.apps.shell.startup import Startup
 from strandline.apps.shell.style import STYLE
 from strandline.core.errors import StrandlineError
 
@@ -32,23 +30,18 @@ _PROMPT = "strandline> "
 STOPPED = 130  # the exit code of every command that a signal ends
 
 
-def run_shell(options: Options, first: Path | None) -> int:
+def run_shell(startup: Startup, first: Path | None) -> int:
     """The shell, on a terminal or on a pipe; returns the exit code."""
-    startup = Startup(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _run_piped(startup, first)
-    _greet(options)
+    on = "Spark is starting" if startup.engine_name == "spark" else "on the local engine"
+    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D exits.")
     try:
         with startup.ending.heeded():
             code = _Prompt(startup, first).run()
         return STOPPED if startup.ending.asked else code
     finally:
         _leave(startup)
-
-
-def _greet(options: Options) -> None:
-    on = "Spark is starting" if options.engine == "spark" else "on the local engine"
-    print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D exits.")
 
 
 class _Prompt:
@@ -60,9 +53,9 @@ class _Prompt:
             history=_history(),
             multiline=True,
             prompt_continuation=lambda width, line, soft: [("class:continuation", ". ".rjust(width))],
-            completer=_LateCompleter(startup),
+            completer=_late_completer(startup),
             complete_while_typing=True,
-            lexer=_LateLexer(startup),
+            lexer=_late_lexer(startup),
             style=STYLE,
             key_bindings=_keys(),
             bottom_toolbar=self._toolbar,
@@ -76,10 +69,8 @@ class _Prompt:
         self.prompt.app.after_render += self._begin
         while True:
             try:
-                with (
-                    self.startup.ending.screen(self.prompt.app),
-                    patch_stdout(raw=True),
-                ):  # output of a file that is read meanwhile goes above the prompt
+                # Output of a file that is read meanwhile goes above the prompt.
+                with self.startup.ending.screen(self.prompt.app), patch_stdout(raw=True):
                     text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
             except (EOFError, KeyboardInterrupt):
                 return 0
@@ -143,7 +134,7 @@ class _Prompt:
             return f" {lost.message}: the next query starts Spark again"
         running = session.running()
         if not running:
-            return f" {startup.options.engine}: ready"
+            return f" {startup.engine_name}: ready"
         latest = running[-1]
         latest.meter.look()
         if (waiting := latest.query.waiting_for) is not None:
@@ -206,36 +197,28 @@ def _complete(buffer: Buffer) -> None:
         buffer.start_completion(select_first=False)
 
 
-class _LateCompleter(Completer):
+def _late_completer(startup: Startup) -> Completer:
     """Completes once the vocabulary is loaded."""
 
-    def __init__(self, startup: Startup) -> None:
-        self.startup = startup
-        self._words: Completer | None = None
+    @cache
+    def words() -> Completer:
+        from strandline.apps.shell.completion import Words
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:
-        if not self.startup.loaded.is_set():
-            return
-        if self._words is None:
-            from strandline.apps.shell.completion import Words
+        return Words(startup.session())
 
-            self._words = Words(self.startup.session())
-        yield from self._words.get_completions(document, complete_event)
+    return DynamicCompleter(lambda: words() if startup.loaded.is_set() else None)
 
 
-class _LateLexer(Lexer):
-    def __init__(self, startup: Startup) -> None:
-        self.startup = startup
+def _late_lexer(startup: Startup) -> Lexer:
+    """Colours the input once the vocabulary is loaded."""
 
-    def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        if not self.startup.loaded.is_set():
-            return lambda number: [("", document.lines[number])]
+    @cache
+    def colours() -> Lexer:
         from strandline.apps.shell.highlight import Colours
 
-        return Colours().lex_document(document)
+        return Colours()
 
-    def invalidation_hash(self) -> bool:
-        return self.startup.loaded.is_set()
+    return DynamicLexer(lambda: colours() if startup.loaded.is_set() else None)
 
 
 def history_file() -> Path:
@@ -256,7 +239,7 @@ def _history() -> History:
 
 def _leave(startup: Startup) -> None:
     """Stop the running queries, by name. An engine that is still starting ends with this process."""
-    if not startup.loaded.is_set() or (not startup.ready.is_set()):
+    if not startup.loaded.is_set() or not startup.ready.is_set():
         return
     with contextlib.suppress(StrandlineError):
         session = startup.session()
@@ -264,7 +247,7 @@ def _leave(startup: Startup) -> None:
         if running:
             session.say(f"stopping {running}")
         with session.console.status("leaving"):
-            session.close()
+            session.database.close()
 
 
 def _run_piped(startup: Startup, first: Path | None) -> int:
@@ -286,4 +269,4 @@ def _run_piped(startup: Startup, first: Path | None) -> int:
         return 1
     finally:
         startup.ready.wait()
-        session.close()
+        session.database.close()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from rich.console import RenderableType
 
-from strandline.apps.console import SafeConsole
+from strandline.apps.console import SafeConsole, read_file
 from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.inputs import split, verb_of
 from strandline.apps.shell.startup import Startup
@@ -23,6 +24,7 @@ from strandline.core.table import TextTable
 from strandline.core.temporal import FOREVER, Instant
 from strandline.database.database import Database
 from strandline.database.introspection.progress_meter import ProgressMeter
+from strandline.database.introspection.text import count_of, shorten
 from strandline.database.query import Query
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -44,7 +46,7 @@ class SessionQuery:
     planned: float
     feed: ResultFollower | None = None
     first_batch: float | None = None
-    announced: bool = field(default=False)
+    announced: bool = False
 
     @property
     def label(self) -> str:
@@ -77,21 +79,13 @@ class Session:
                 perform(self, command)
             else:
                 self.sql(text, look=True)
-        except StrandlineError as error:
-            self._complain(error)
         except Exception as error:  # a defect of ours is no reason to lose the queries that run
-            self._complain(explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal"))
-
-    def _complain(self, error: StrandlineError) -> None:
-        self.failures += 1
-        self.say(error.render(), style="red" if self.console.is_terminal else None)
+            self.failures += 1
+            self.say(named_error(error).render(), style="red" if self.console.is_terminal else None)
 
     def read(self, path: Path) -> None:
         """Run the statements and dot commands of a file. Its queries run in the background."""
-        try:
-            text = path.expanduser().read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise StrandlineError(f"cannot read {path}", code="missing-script", detail=str(error)) from None
+        text = read_file(path)
         inputs = list(split(text))
         if any(verb_of(item) is not None for item in inputs):
             for item in inputs:
@@ -108,24 +102,19 @@ class Session:
                 self._at_once(statement)
                 self.tell_time(time.monotonic() - began)
                 continue
-
-            def begin(statement: ast.Statement = statement, began: float = began) -> SessionQuery:
-                return self.start(statement, began)
-
             if look and number == len(statements) - 1:
-                self.follow(self, begin, None)
+                self.follow(self, partial(self.start, statement), None)
             else:
-                entry = begin()
-                self.say(f"{entry.label} is running")
+                self.say(f"{self.start(statement).label} is running")
 
-    def start(self, statement: ast.Statement, began: float) -> SessionQuery:
+    def start(self, statement: ast.Statement) -> SessionQuery:
         """Start the query of a statement, once the engine is there."""
         self.startup.engine()
         asked = time.monotonic()
         own = self.next_id()
         query = self.database.execute(statement, name=own)
         assert isinstance(query, Query), "its statement is a query"
-        return self.adopt(own, query, statement.text, asked - began)
+        return self.adopt(own, query, statement.text, asked)
 
     def start_named(self, name: str) -> SessionQuery:
         """Start the query behind a derived stream."""
@@ -133,11 +122,11 @@ class Session:
         asked = time.monotonic()
         query = self.database.query(name)
         stream = self.database.catalog.get(name)
-        return self.adopt(self.next_id(), query, getattr(stream, "text", name), time.monotonic() - asked)
+        return self.adopt(self.next_id(), query, getattr(stream, "text", name), asked)
 
-    def adopt(self, own: str, query: Query, text: str, waited: float) -> SessionQuery:
-        now = time.monotonic()
-        entry = SessionQuery(own, query, text, ProgressMeter([query]), natural_form(query), now - waited, now)
+    def adopt(self, own: str, query: Query, text: str, asked: float) -> SessionQuery:
+        meter, planned = ProgressMeter([query]), time.monotonic()
+        entry = SessionQuery(own, query, text, meter, natural_form(query), asked, planned)
         if isinstance(query.sink, Memory):
             entry.feed = ResultFollower(query)
         self.entries.append(entry)
@@ -164,11 +153,8 @@ class Session:
 
     def latest(self) -> SessionQuery:
         if not self.entries:
-            raise QueryError(
-                "no query was started",
-                code="unknown-query",
-                hint="Type a SELECT, or .start a derived stream.",
-            )
+            hint = "Type a SELECT, or .start a derived stream."
+            raise QueryError("no query was started", code="unknown-query", hint=hint)
         return self.entries[-1]
 
     def running(self) -> list[SessionQuery]:
@@ -197,7 +183,7 @@ class Session:
         lines = str(listing).split("\n")
         if self.console.is_terminal:
             width = self.console.width - 1
-            lines = [line if len(line) <= width else line[: width - 1] + "…" for line in lines]
+            lines = [shorten(line, width) for line in lines]
         self.say("\n".join(lines))
 
     def show(self, shown: RenderableType) -> None:
@@ -234,9 +220,10 @@ class Session:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
         if isinstance(statement, ast.CreateSink):
             self.startup.engine()  # its query runs, and one engine is enough
+        asked = time.monotonic()
         result = self.database.execute(statement)
         if isinstance(result, Query):
-            self.say(f"{self.adopt(self.next_id(), result, statement.text, 0.0).label} is running")
+            self.say(f"{self.adopt(self.next_id(), result, statement.text, asked).label} is running")
             return
         match statement:
             case ast.CreateStreamAs(name):
@@ -248,9 +235,12 @@ class Session:
             case _:
                 self.say("done" if result is None else str(result))
 
-    def close(self) -> None:
-        """Stop every query; the engine ends with the database."""
-        self.database.close()
+
+def named_error(error: Exception) -> StrandlineError:
+    """An error as users see it; one that is not ours is explained, or is a defect."""
+    if isinstance(error, StrandlineError):
+        return error
+    return explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal")
 
 
 def _payload(query: Query, at: Instant) -> Any:
@@ -267,10 +257,8 @@ def last_row(query: Query) -> Instant:
 def rows_of(entry: SessionQuery) -> str:
     """Number of rows of a result as displayed: chunks of one row count once."""
     if entry.feed is not None and not entry.feed.passed_over:
-        count = entry.feed.rows_seen
-    else:
-        count = entry.query.metrics()["rows_out"]
-    return f"{count:,} row{'' if count == 1 else 's'}"
+        return count_of(entry.feed.rows_seen, "row")
+    return count_of(entry.query.metrics()["rows_out"], "row")
 
 
 def failure(query: Query) -> str:

@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from strandline.apps.shell.ending import Ending
 from strandline.core.errors import SetupError, StrandlineError
 
 if TYPE_CHECKING:
     from strandline.apps.shell.session import Session
-    from strandline.core.security.allow import Allow
     from strandline.database.database import Database, EngineName
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Options of the command line."""
-
-    engine: EngineName = "spark"
-    master: str | None = None
-    checkpoint: Path | None = None
-    shards: int | None = None
-    batch_rows: int = 1_000_000
-    keep: int = 1_000_000
-    allow: Allow | None = None
 
 
 class Startup:
     """Two gates: `loaded`, when statements can be parsed, and `ready`, when queries can run.
 
-    The user types meanwhile. Only input that needs a gate waits for it, and shows the `phase`.
+    The user types meanwhile. Only input that needs a gate waits for it, and shows the `phase`. The options are those of
+    `strandline.connect`.
     """
 
-    def __init__(self, options: Options) -> None:
-        self.options = options
+    def __init__(self, engine: EngineName = "spark", **options: Any) -> None:
+        self.engine_name = engine
+        self._options = options
         self.phase = "loading"
         self.loaded = threading.Event()
         self.ready = threading.Event()
@@ -100,17 +86,7 @@ class Startup:
         import strandline
         from strandline.apps.shell.session import Session
 
-        given = self.options
-        database = strandline.connect(
-            engine=given.engine,
-            master=given.master,
-            checkpoint=given.checkpoint,
-            shards=given.shards,
-            batch_rows=given.batch_rows,
-            keep=given.keep,
-            allow=given.allow,
-        )
-        self._session = Session(database, self)
+        self._session = Session(strandline.connect(engine=self.engine_name, **self._options), self)
         self.loaded.set()
         self.changed()
 

@@ -23,11 +23,10 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from rich.console import RenderableType
 
 from strandline.apps.console import SafeConsole
-from strandline.apps.shell.session import Session, SessionQuery, failure, rows_of
+from strandline.apps.shell.session import Session, SessionQuery, failure, named_error, rows_of
 from strandline.apps.shell.style import STYLE
 from strandline.apps.shell.views import FORMS, Form, show
-from strandline.core.errors import QueryError, StrandlineError
-from strandline.core.faults import explain_fault
+from strandline.core.errors import StrandlineError
 from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
@@ -79,10 +78,8 @@ class Tail:
                     return
             self.entry = self._begin()
             self.form = self.form or self.entry.form
-        except StrandlineError as error:
-            self.error = error
         except Exception as error:
-            self.error = explain_fault(error) or QueryError(f"{type(error).__name__}: {error}", code="internal")
+            self.error = named_error(error)
 
     # ---- while it is shown -------------------------------------------------------------------------------------------
 
@@ -95,10 +92,8 @@ class Tail:
             while not await loop.run_in_executor(None, self._look):
                 self._app.invalidate()
                 await asyncio.sleep(_LOOK_SECONDS)
-        except StrandlineError as error:
-            self.error = error
         except Exception as error:
-            self.error = QueryError(f"{type(error).__name__}: {error}", code="internal")
+            self.error = named_error(error)
         if self._app.is_running:
             self._app.exit()
 
@@ -142,12 +137,8 @@ class Tail:
     def _application(self) -> Application[None]:
         body = Window(FormattedTextControl(lambda: self._body), wrap_lines=False, dont_extend_height=True)
         status = Window(FormattedTextControl(self._status_line), height=1, style="class:bottom-toolbar")
-        return Application(
-            Layout(HSplit([body, status])),
-            key_bindings=self._keys(),
-            style=STYLE,
-            erase_when_done=True,
-        )
+        layout = Layout(HSplit([body, status]))
+        return Application(layout, key_bindings=self._keys(), style=STYLE, erase_when_done=True)
 
     def _status_line(self) -> FormattedText:
         keys = " Ctrl-C leaves" if self.entry is None else " Tab: format, Ctrl-C leaves"

@@ -14,6 +14,7 @@ from strandline.apps.shell.feed import ResultFollower
 from strandline.core.errors import printable
 from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.core.types import is_numeric
+from strandline.database.introspection.text import count_of, shorten
 from strandline.database.query import Query
 from strandline.logical.expressions import ColumnRef
 from strandline.planner.physical import plan as physical
@@ -66,8 +67,7 @@ def show_table(query: Query, frame: pl.DataFrame, at: Instant, max_rows: int) ->
     for row in rows.head(max_rows).iter_rows():
         table.add_row(*map(_cell, row))
     more = rows.height - max_rows
-    count = f"{rows.height:,} row{'' if rows.height == 1 else 's'}"
-    parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count}")]
+    parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count_of(rows.height, 'row')}")]
     parts += [table] if rows.height else []
     parts += [Text(f"… and {more:,} more", style=_QUIET)] if more > 0 else []
     return Group(*parts)
@@ -114,17 +114,14 @@ class _Clock:
 
 def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
     """Sorted by ORDER BY, where the result has its columns; then by all columns, so that rows stay in place."""
-    by, descending, nulls_last = [], [], []
-    for column, down, last in _asked_order(query):
-        by.append(column)
-        descending.append(down)
-        nulls_last.append(last)
-    remaining_columns = [c.id for c in query.columns if c.id not in by and c.type.element is None]
-    by += remaining_columns
-    if not by:
+    order: dict[str, tuple[bool, bool]] = {}
+    remaining = ((c.id, False, True) for c in query.columns if c.type.element is None)
+    for column, is_descending, puts_nulls_last in (*_asked_order(query), *remaining):
+        order.setdefault(column, (is_descending, puts_nulls_last))
+    if not order:
         return frame
-    flags = [False] * len(remaining_columns)
-    return frame.sort(by, descending=descending + flags, nulls_last=nulls_last + [True] * len(remaining_columns))
+    descending, nulls_last = map(list, zip(*order.values(), strict=True))
+    return frame.sort(list(order), descending=descending, nulls_last=nulls_last)
 
 
 def _asked_order(query: Query) -> Iterable[tuple[str, bool, bool]]:
@@ -161,9 +158,8 @@ def _table(heads: Sequence[str], query: Query, before: int = 0) -> Table:
     for position, head in enumerate(heads):
         index = position - before
         number = 0 <= index < len(query.columns) and is_numeric(query.columns[index].type)
-        table.add_column(
-            Text(printable(head)), justify="right" if number else "left", no_wrap=True, overflow="ellipsis"
-        )
+        justify: Literal["left", "right"] = "right" if number else "left"
+        table.add_column(Text(printable(head)), justify=justify, no_wrap=True, overflow="ellipsis")
     return table
 
 
@@ -176,5 +172,4 @@ def _cell(value: object) -> Text:
         return Text(f"{value:.10g}")
     if isinstance(value, list):
         return Text("[" + ", ".join(_cell(item).plain for item in value) + "]")
-    shown = printable(str(value)).replace("\n", "⏎")
-    return Text(shown if len(shown) <= _WIDEST else shown[: _WIDEST - 1] + "…")
+    return Text(shorten(printable(str(value)).replace("\n", "⏎"), _WIDEST))

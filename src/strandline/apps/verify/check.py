@@ -9,29 +9,15 @@ import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
-from strandline.apps.verify.dataset import Dataset, NameScope, Times
+from strandline.apps.verify.dataset import Dataset, QueryUnderTest, Times
 from strandline.apps.verify.instants import change_instants
 from strandline.apps.verify.oracle import OracleDatabase, load_streams, results
 from strandline.apps.verify.record import Recorded
-from strandline.apps.verify.rerun import rerun
-from strandline.apps.verify.shrink import smallest
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import DOUBLE
 from strandline.functions.oracles import Untranslatable
-from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, times
-from strandline.sql import ast
-
-
-@dataclass(frozen=True, slots=True)
-class QueryUnderTest:
-    """A query under test: syntax and plan, and its position in a script."""
-
-    name: str
-    query: ast.Query
-    plan: Plan
-    place: NameScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +31,6 @@ class Verdict:
     differences: tuple[Difference, ...] = ()
     unchecked: str | None = None
     rounded: bool = False
-    columns: tuple[str, ...] = ()
     smallest: tuple[Recorded, ...] | None = None
 
     @property
@@ -66,23 +51,22 @@ def check(
     max_instants: int | None = None,
 ) -> Verdict:
     """Compare a result, complete for the instants before `until`, at every instant at which it can change."""
-    columns = schema(question.plan)
     try:
         world = Dataset(load_streams(database, streams))
         world = replace(world, begins=world.origin(question.query, question.place))
         start, end = times(elements, FROM), times(elements, UNTIL)
-        instants = change_instants(question.query, question.place, world, np.concatenate([start, end]))
+        instants = change_instants(question, world, np.concatenate([start, end]))
         instants = instants[instants < until]
         chosen = _thinned(instants, max_instants)
         world = replace(world, latest=int(chosen.max(initial=0)))
-        theirs = results(database, world, question.place, question.query, columns, chosen)
+        theirs = results(database, world, question, chosen)
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
         mismatches = differences(ours, theirs)
         if mismatches:
             # A database that decorrelates a query over instants can err in that, and DuckDB 2.0 does where an aggregate
             # without groups is under a set operator. The plain query at one instant decides.
             doubtful = np.array([item.instant for item in mismatches], dtype=np.int64)
-            again = results(database, world, question.place, question.query, columns, doubtful, apart=True)
+            again = results(database, world, question, doubtful, apart=True)
             mismatches = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
     except Untranslatable as reason:
         return Verdict(question.name, unchecked=str(reason))
@@ -92,34 +76,8 @@ def check(
         known=len(instants),
         answered=theirs["t"].n_unique(),
         differences=tuple(mismatches),
-        rounded=any(c.type == DOUBLE for c in columns),
-        columns=tuple(c.name for c in columns),
+        rounded=any(c.type == DOUBLE for c in schema(question.plan)),
     )
-
-
-def smallest_failing(
-    database: OracleDatabase, question: QueryUnderTest, streams: Sequence[Recorded]
-) -> tuple[Recorded, ...] | None:
-    """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
-    places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
-
-    def kept(positions: Sequence[tuple[int, int]]) -> list[Recorded]:
-        masks = [np.zeros(recorded.rows.height, dtype=np.bool_) for recorded in streams]
-        for number, row in positions:
-            masks[number][row] = True
-        return [recorded.only(mask) for recorded, mask in zip(streams, masks, strict=True)]
-
-    def fails(positions: Sequence[tuple[int, int]]) -> bool:
-        fewer = kept(positions)
-        # Cut into single rows as well: some failures show only between batches.
-        return any(
-            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, shards=shards)).equal
-            for size, shards in ((1, 2), (1_000_000, 1))
-        )
-
-    if not fails(places):
-        return None
-    return tuple(kept(smallest(places, fails)))
 
 
 def _thinned(instants: Times, max_instants: int | None) -> Times:

@@ -65,16 +65,12 @@ def _without_pairs(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[
     remaining = list(theirs)
     alone = []
     for row in ours:
-        match = next((n for n, other in enumerate(remaining) if _same(row, other)), None)
+        match = next((n for n, other in enumerate(remaining) if all(map(_same_value, row, other))), None)
         if match is None:
             alone.append(row)
         else:
             remaining.pop(match)
     return alone, remaining
-
-
-def _same(one: Row, two: Row) -> bool:
-    return all(map(_same_value, one, two))
 
 
 def _same_value(a: object, b: object) -> bool:

@@ -61,6 +61,16 @@ class NameScope:
 
 
 @dataclass(frozen=True, slots=True)
+class QueryUnderTest:
+    """A query under test: syntax and plan, and its position in a script."""
+
+    name: str
+    query: ast.Query
+    plan: Plan
+    place: NameScope
+
+
+@dataclass(frozen=True, slots=True)
 class BaseTable:
     """The table with the rows of a base stream, and when each of them begins and ends to be valid."""
 

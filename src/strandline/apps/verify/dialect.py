@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import assert_never
+from typing import Final, assert_never
 
 from strandline.core.types import Type
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction
@@ -20,7 +20,14 @@ from strandline.functions.signatures import Function
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, UserCall, Value
 from strandline.logical.udf import Definition, UserAggregate
 
-Templates = Mapping[tuple[str, str], str]
+SHARED_TYPES: Final = {
+    "BOOLEAN": "BOOLEAN",
+    "INT": "INTEGER",
+    "BIGINT": "BIGINT",
+    "INTERVAL": "BIGINT",
+    "DATE": "DATE",
+    "TIMESTAMP": "TIMESTAMP",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +38,7 @@ class Dialect:
     prefix: str
     types: Mapping[str, str]
     own: Callable[[Function | AggregateFunction], Spellings | None]  # where a declaration has a spelling just for it
-    casts: Templates  # by the names of both types
-    helpers: Sequence[str]
+    casts: Mapping[tuple[str, str], str]  # by the names of both types, see `cast_table`
     quote: Callable[[str], str]
     array: str  # of the elements
     array_cast: str  # of an array, whose elements are called `element`
@@ -115,7 +121,8 @@ class Dialect:
             return self.array_cast.format(value, element, self.type_name(target))
         if key is None:
             raise Untranslatable(f"CAST of {source} to {target}")
-        return self.casts[key].format(value, h=self.prefix, p=target.precision, s=target.scale)
+        names = {"h": self.prefix, "t": self.type_name(target), "p": target.precision, "s": target.scale}
+        return self.casts[key].format(value, **names)
 
     def aggregate(self, name: str, kind: Type | None, part: Aggregated) -> str:
         """An aggregate of an argument of type `kind`; None is `*`."""
@@ -155,3 +162,12 @@ class Aggregated:
     condition: str | None  # of FILTER
     order: tuple[str, ...]
     parameter: str
+
+
+def cast_table(*rows: tuple[str, str, str]) -> dict[tuple[str, str], str]:
+    """Templates of casts by the names of both types, from rows of source types, target types and template.
+
+    A template has the value at {0}, the prefix of helpers at {h}, and the type, precision and scale of the target at
+    {t}, {p} and {s}; `*` is a source of any type.
+    """
+    return {(a, b): template for source, target, template in rows for a in source.split() for b in target.split()}

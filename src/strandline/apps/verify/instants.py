@@ -6,7 +6,7 @@ from typing import Final, assert_never
 
 import numpy as np
 
-from strandline.apps.verify.dataset import Dataset, NameScope, Times
+from strandline.apps.verify.dataset import Dataset, NameScope, QueryUnderTest, Times
 from strandline.core.temporal import FOREVER
 from strandline.logical.properties.temporal import granule, is_point_stream
 from strandline.sql import ast
@@ -14,16 +14,15 @@ from strandline.sql import ast
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 
-def change_instants(query: ast.Query, scope: NameScope, world: Dataset, edges: Times) -> Times:
+def change_instants(question: QueryUnderTest, world: Dataset, edges: Times) -> Times:
     """Every instant at which the result can change, or at which ours begins or ends, each with the ones just before and
     after. Instants before the first row of all are left out: there is no result yet."""
-    origin = world.origin(query, scope)
-    if origin is None:
+    if world.begins is None:
         return NEVER
-    instants = np.concatenate([changes(query, scope, world), edges[edges < FOREVER]])
+    instants = np.concatenate([changes(question.query, question.place, world), edges[edges < FOREVER]])
     around = np.unique(np.concatenate([instants - 1, instants, instants + 1]))
-    since_origin: Times = around[around >= origin]
-    return since_origin
+    since_begin: Times = around[around >= world.begins]
+    return since_begin
 
 
 def changes(node: ast.Node, scope: NameScope, world: Dataset) -> Times:
@@ -67,9 +66,7 @@ def occasions(query: ast.Query, scope: NameScope, world: Dataset, window: ast.Wi
 def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:
     """The changes of something with a window and a granularity, given when elements come."""
     match window:
-        case None | ast.NowWindow():
-            instants = np.concatenate([times, times + 1])
-        case ast.RowsWindow():
+        case None | ast.NowWindow() | ast.RowsWindow():
             instants = np.concatenate([times, times + 1])
         case ast.RangeWindow(length, slide):
             step = slide.microseconds if slide else 1

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT
-from strandline.apps.verify.dataset import BaseTable, Dataset, NameScope, Times
+from strandline.apps.verify.dataset import BaseTable, Dataset, QueryUnderTest, Times
 from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.record import Recorded
 from strandline.apps.verify.sql_text import SqlText
 from strandline.apps.verify.translate import INSTANT, TranslatedStage, Translation
+from strandline.core.errors import SetupError
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.functions.oracles import Untranslatable
+from strandline.logical.schema import schema
 from strandline.logical.udf import Definition
 from strandline.runtime.kernels.columns import polars_type
-from strandline.sql import ast
 
 # Instants per statement: a database that pairs instants with rows needs memory for all pairs.
 INSTANTS_AT_ONCE: Final = 2_000
@@ -27,21 +29,48 @@ _NUMBER = Column("n", "n", BIGINT)
 _TIME = Column(AT, AT, BIGINT)
 
 
-class OracleDatabase(Protocol):
-    """Interface of an oracle."""
+class OracleDatabase(ABC):
+    """A connection to another database, with the SQL that it understands; `error` is what its driver raises."""
 
-    @property
-    def dialect(self) -> Dialect: ...
+    dialect: ClassVar[Dialect]
 
-    def bring(self, user: Definition) -> None: ...
+    def __init__(self, connection: Any, error: type[Exception]) -> None:
+        self.connection = connection
+        self._error = error
 
-    def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None: ...
+    def bring(self, user: Definition) -> None:
+        """Make a function of the user's known, or an aggregate as a function over lists of values.
 
-    def run(self, statement: str) -> None: ...
+        By default none is: Python in a server cannot be assumed.
+        """
+        return
 
-    def ask(self, statement: str, columns: Schema) -> pl.DataFrame: ...
+    @abstractmethod
+    def load(self, table: str, columns: Schema, rows: pl.DataFrame) -> None:
+        """Create a table of rows whose columns are named by id."""
 
-    def close(self) -> None: ...
+    @abstractmethod
+    def fetch(self, statement: str, columns: Schema) -> pl.DataFrame:
+        """Run a statement as the driver has it."""
+
+    def ask(self, statement: str, columns: Schema) -> pl.DataFrame:
+        """The rows of a query, with columns of these types."""
+        try:
+            return self.fetch(statement, columns)
+        except self._error as error:
+            raise Untranslatable(f"{self.dialect.name} says: {str(error).splitlines()[0]}") from error
+
+    def run(self, statement: str) -> None:
+        self.ask(statement, ())
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def not_installed(library: str) -> SetupError:
+    return SetupError(
+        f"{library} is not installed", code="no-judge", hint="Install it: pip install 'strandline[verify]'."
+    )
 
 
 def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[str, BaseTable]:
@@ -64,26 +93,18 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
 
 
 def results(
-    database: OracleDatabase,
-    world: Dataset,
-    scope: NameScope,
-    query: ast.Query,
-    columns: Schema,
-    instants: Times,
-    *,
-    apart: bool = False,
+    database: OracleDatabase, world: Dataset, question: QueryUnderTest, instants: Times, *, apart: bool = False
 ) -> pl.DataFrame:
-    """The oracle's result at each instant: the instant, then a column for each of `columns`.
+    """The oracle's result at each instant: the instant, then the columns of the query.
 
     One statement covers many instants, or, if `apart`, one: that is slower, but leaves the database nothing to
     rearrange between instants.
     """
-    for user in scope.catalog.functions.values():
+    for user in question.place.catalog.functions.values():
         database.bring(user)
-    translation = Translation(world, scope, database.dialect, world.origin(query, scope))
-    body = translation.query(query)
-    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(columns, 1))
-    body = translation.retyped(body, output_columns)
+    translation = Translation(world, question.place, database.dialect)
+    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(schema(question.plan), 1))
+    body = translation.retyped(translation.query(question.query), output_columns)
     for stage in translation.stages:
         _make(database, stage, apart)
     shape = (_TIME, *output_columns)

@@ -18,6 +18,7 @@ from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
+from strandline.runtime.kernels.columns import polars_type
 
 ROWS_AT_ONCE: Final = 1_000_000
 
@@ -28,8 +29,6 @@ class Recorded:
 
     stream: BaseStream
     rows: pl.DataFrame
-    late: int = 0
-    rejected: int = 0
 
     @property
     def times(self) -> Times:
@@ -50,11 +49,11 @@ def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, cou
     `reported_late` is the side output of late rows.
     """
     source = open_source(stream, directory)
-    rows, partitions, rejected = _read(source, count)
+    rows, partitions = _read(source, count)
     # Idleness of a source depends on clocks, and rows after that are late by a decision of the run.
     by_clock = stream.idle_after_us is not None
     late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
-    return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)), int(late.sum()), rejected)
+    return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)))
 
 
 def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:
@@ -69,33 +68,23 @@ def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | No
     return late
 
 
-def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None], int]:
-    """The rows, the partition of each, and the number of rejected ones."""
-    columns = frozenset(name for name, _ in source.stream.columns)
+def _read(source: Source, count: int | None) -> tuple[pl.DataFrame, list[str | None]]:
+    """The rows, and the partition of each."""
+    kinds = {name: polars_type(kind) for name, kind in source.stream.columns}
     when = [FROM, UNTIL] if source.stream.has_intervals else [FROM]
-    position, ended, rows_read, rejected = 0, False, 0, 0
-    parts: list[pl.DataFrame] = []
+    position, ended, rows_read = 0, False, 0
+    parts = [pl.DataFrame(schema={**kinds, **dict.fromkeys(when, pl.Int64())})]
     partitions: list[str | None] = []
     while not ended and (count is None or rows_read < count):
         after, ended = source.advance(position, ROWS_AT_ONCE if count is None else min(count - rows_read, ROWS_AT_ONCE))
         if after == position:
             break
-        for chunk in source.read(position, after, columns):
-            rejected += chunk.rejected.height
+        for chunk in source.read(position, after, frozenset(kinds)):
             rows_read += chunk.rejected.height + chunk.rows.height
             partitions += [chunk.partition] * chunk.rows.height
-            parts.append(chunk.rows.select(*(name for name, _ in source.stream.columns), *when))
+            parts.append(chunk.rows.select(*kinds, *when))
         position = after
-    return (pl.concat(parts, rechunk=True) if parts else _no_rows(source.stream)), partitions, rejected
-
-
-def _no_rows(stream: BaseStream) -> pl.DataFrame:
-    from strandline.runtime.kernels.columns import polars_type
-
-    when = [FROM, UNTIL] if stream.has_intervals else [FROM]
-    return pl.DataFrame(
-        schema={**{name: polars_type(kind) for name, kind in stream.columns}, **dict.fromkeys(when, pl.Int64())}
-    )
+    return pl.concat(parts[1:] or parts, rechunk=True), partitions
 
 
 def _among(rows: pl.DataFrame, late: pl.DataFrame) -> Mask:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import Final
 
 from strandline.apps.verify.check import Verdict
@@ -81,8 +80,6 @@ def _value(value: object) -> str:
             return "NULL"
         case bool():
             return "true" if value else "false"
-        case datetime():
-            return str(value)
         case str():
             return repr(value)
     return str(value)

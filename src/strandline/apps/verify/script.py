@@ -5,19 +5,20 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import polars as pl
 
-from strandline.apps.verify.check import QueryUnderTest, Verdict, check, smallest_failing
-from strandline.apps.verify.dataset import NameScope, base_streams
+from strandline.apps.verify.check import Verdict, check
+from strandline.apps.verify.dataset import NameScope, QueryUnderTest, base_streams
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import Recorded, record
 from strandline.apps.verify.server import temporary_server
+from strandline.apps.verify.shrink import smallest_failing
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, SetupError
 from strandline.core.temporal import FOREVER
@@ -35,7 +36,7 @@ from strandline.sql.parser.statements import parse
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """A query that was run and its input, unless one of its streams is stamped on arrival."""
+    """A query that was run and its input; `by_arrival` is a stream whose rows are stamped on arrival, if it has one."""
 
     question: QueryUnderTest
     query: Query
@@ -46,23 +47,15 @@ class VerifyCase:
 @contextmanager
 def judge(name: str, dsn: str | None) -> Iterator[OracleDatabase]:
     """Open the oracle; a PostgreSQL server is started for it if none is named."""
-    if name == "duckdb":
-        database: OracleDatabase = DuckDBOracle()
-        try:
-            yield database
-        finally:
-            database.close()
-    elif name == "postgresql" and dsn is not None:
-        database = PostgreSQLOracle(dsn)
-        try:
-            yield database
-        finally:
-            database.close()
-    elif name == "postgresql":
-        with temporary_server() as where, judge(name, where) as database:
-            yield database
-    else:
-        raise SetupError(f'unknown oracle "{name}"', code="usage", hint="Oracles are duckdb and postgresql.")
+    with ExitStack() as stack:
+        match name:
+            case "duckdb":
+                yield stack.enter_context(closing(DuckDBOracle()))
+            case "postgresql":
+                where = stack.enter_context(temporary_server()) if dsn is None else dsn
+                yield stack.enter_context(closing(PostgreSQLOracle(where)))
+            case _:
+                raise SetupError(f'unknown oracle "{name}"', code="usage", hint="Oracles are duckdb and postgresql.")
 
 
 def verify(
@@ -79,28 +72,19 @@ def verify(
     questions = _questions(engine, parse(text), only)
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="strandline-verify-") as directory:
-        verify_cases = _run(engine, questions, Path(directory), seconds, note)
-        for verify_case in verify_cases:
-            if verify_case.by_arrival is not None:
-                reason = f'rows of "{verify_case.by_arrival}" are stamped on arrival, which cannot be repeated'
-                verdicts.append(Verdict(verify_case.question.name, unchecked=reason))
+        for case in _run(engine, questions, Path(directory), seconds, note):
+            question, query = case.question, case.query
+            if case.by_arrival is not None:
+                reason = f'rows of "{case.by_arrival}" are stamped on arrival, which cannot be repeated'
+                verdicts.append(Verdict(question.name, unchecked=reason))
                 continue
-            note(f"running {verify_case.question.name} on {database.dialect.name}")
-            verdict = check(
-                database,
-                verify_case.question,
-                verify_case.streams,
-                _elements(verify_case.query),
-                verify_case.query.progress,
-                most,
-            )
-            if not verdict.known and not verify_case.query.ended and verdict.unchecked is None:
+            note(f"running {question.name} on {database.dialect.name}")
+            verdict = check(database, question, case.streams, _elements(query), query.progress, most)
+            if not verdict.known and not query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
-                note(f"shrinking the failing input of {verify_case.question.name}")
-                verdict = replace(
-                    verdict, smallest=smallest_failing(database, verify_case.question, verify_case.streams)
-                )
+                note(f"shrinking the failing input of {question.name}")
+                verdict = replace(verdict, smallest=smallest_failing(database, question, case.streams))
             verdicts.append(verdict)
     return verdicts
 
@@ -109,25 +93,24 @@ def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | 
     """The queries of a script, each with what names mean where it stands."""
     script = DeferredStatements(engine)
     script.run(statements)
-    resume_point: dict[int, tuple[ast.Query, NameScope]] = {}
+    queries: dict[int, tuple[ast.Query, NameScope]] = {}
     scope = NameScope(engine.catalog)
     judged = as_if_whole(with_definitions(tuple(statements), engine.catalog.functions))
     for statement, whole in zip(statements, judged, strict=True):
         match whole:
             case ast.CreateStreamAs(name, query):
-                resume_point[id(statement)] = query, scope
+                queries[id(statement)] = query, scope
                 scope = scope.with_query(name.name, query)
             case ast.CreateView(name, columns, query):
                 scope = scope.with_query(name.name, query, columns)
             case ast.CreateSink(_, _, query) | ast.Allowing(query):  # results are judged here, and whole
-                resume_point[id(statement)] = query, scope
+                queries[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):
-                resume_point[id(statement)] = query, scope
-    questions = [
-        QueryUnderTest(bound.name, query, bound.plan, stand)
-        for bound in script.queries
-        for query, stand in (resume_point[id(bound.statement)],)
-    ]
+                queries[id(statement)] = query, scope
+    questions = []
+    for bound in script.queries:
+        query, place = queries[id(bound.statement)]
+        questions.append(QueryUnderTest(bound.name, query, bound.plan, place))
     chosen = [question for question in questions if only is None or question.name.lower() == only.lower()]
     if not chosen:
         names = ", ".join(question.name for question in questions)
@@ -154,7 +137,7 @@ def _run(
         for query in engine.start(group, checkpoint):
             queries[query.name], places[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
-    verify_cases = []
+    cases = []
     recorded: dict[tuple[Path, str], Recorded] = {}
     for question in questions:
         query, checkpoint = queries[question.name], places[question.name]
@@ -170,8 +153,8 @@ def _run(
                 count = None if query.ended else _rows_read(query, stream.name)
                 recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
         mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)
-        verify_cases.append(VerifyCase(question, query, mine, by_arrival))
-    return verify_cases
+        cases.append(VerifyCase(question, query, mine, by_arrival))
+    return cases
 
 
 def _rows_read(query: Query, stream: str) -> int:

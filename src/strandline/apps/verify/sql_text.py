@@ -11,13 +11,7 @@ from strandline.functions.oracles import Untranslatable
 from strandline.sql import ast
 from strandline.sql.binder.scope import Scope
 
-SET_WORDS: Final = {
-    "UNION": "UNION",
-    "EXCEPT": "EXCEPT",
-    "EXCEPT ALL": "EXCEPT ALL",
-    "INTERSECT": "INTERSECT",
-    "INTERSECT ALL": "INTERSECT ALL",
-}
+STANDARD: Final = ("UNION", "EXCEPT", "EXCEPT ALL", "INTERSECT", "INTERSECT ALL")  # databases have these, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +55,8 @@ def last_multiple(value: str, slide: int) -> str:
 
 
 def set_operation(operator: str, one: SqlText, two: SqlText) -> str:
-    if operator in SET_WORDS:
-        return f"({one.sql}) {SET_WORDS[operator]} ({two.sql})"
+    if operator in STANDARD:
+        return f"({one.sql}) {operator} ({two.sql})"
     if operator == "UNION MAX":  # max(l, r) = max(l - r, 0) + r
         return f"(({one.sql}) EXCEPT ALL ({two.sql})) UNION ALL ({two.sql})"
     if operator == "EXCEPT STRICT":

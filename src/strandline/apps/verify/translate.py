@@ -17,26 +17,16 @@ never collide with those of the database.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
 from typing import Final, assert_never
 
+from strandline.apps.verify import sql_text
 from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.dialect import Aggregated, Dialect
 from strandline.apps.verify.instants import occasions
-from strandline.apps.verify.sql_text import (
-    SqlText,
-    export_scope,
-    last_multiple,
-    listed_position,
-    partition_clause,
-    rename_columns,
-    set_operation,
-    shared_columns,
-    sort_direction,
-)
+from strandline.apps.verify.sql_text import SqlText, sort_direction
 from strandline.core.errors import Span
-from strandline.core.temporal import Instant
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
 from strandline.functions.aggregates import AggregateFunction
 from strandline.functions.signatures import meet
@@ -68,22 +58,21 @@ class TranslatedStage:
     ordered: bool
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Translation:
-    """Translates one query; `stages` are the tables that it needs, in order."""
+    """Translates one query, or a part of it at another place or instant; `stages` are the tables that it needs, in
+    order. All parts share the stages and the names that are taken."""
 
     world: Dataset
     place: NameScope
     dialect: Dialect
-    origin: Instant | None  # of the whole query
     now: str = INSTANT  # the instant that the part at hand is about
     stages: list[TranslatedStage] = field(default_factory=list)
     _staged: dict[int, TranslatedStage] = field(default_factory=dict)
-    _names: int = 0
+    _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def name(self, prefix: str) -> str:
-        self._names += 1
-        return f"{prefix}{self._names}"
+        return f"{prefix}{next(self._numbers)}"
 
     # ---- queries ---------------------------------------------------------------------------------------------------
 
@@ -97,40 +86,26 @@ class Translation:
                 return SqlText(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
             case ast.SetOperation(operator, left, right):
                 one, two = self.branches(query, (left, right))
-                return SqlText(set_operation(operator, one, two), one.columns)
+                return SqlText(sql_text.set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
                 return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
-                with self.at_place(self.place.inside(query)):
-                    return self.query(body, outer, ordered=ordered)
+                return replace(self, place=self.place.inside(query)).query(body, outer, ordered=ordered)
             case _:
                 assert_never(query)
 
-    @contextmanager
-    def at_place(self, scope: NameScope) -> Iterator[None]:
-        before, self.place = self.place, scope
-        yield
-        self.place = before
-
-    @contextmanager
-    def at_instant(self, now: str) -> Iterator[None]:
-        before, self.now = self.now, now
-        yield
-        self.now = before
-
-    def elsewhen(self, now: str, make: Callable[[], SqlText]) -> SqlText:
+    def elsewhen(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part at another instant, which may lie before the first row of all: then there is nothing."""
-        with self.at_instant(now):
-            body = make()
-        begins = "FALSE" if self.origin is None else f"{now} >= {self.origin}"
+        body = make(replace(self, now=now))
+        begins = "FALSE" if self.world.begins is None else f"{now} >= {self.world.begins}"
         return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
-        before = self.elsewhen(f"({self.now} - 1)", lambda: self.query(query))
+        before = self.elsewhen(f"({self.now} - 1)", lambda earlier: earlier.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
@@ -141,7 +116,7 @@ class Translation:
             body, places = self.select_with(query, listed)
         else:
             body = self.query(query)
-            positions = [listed_position(item.value, body.columns) for item in order]
+            positions = [sql_text.listed_position(item.value, body.columns) for item in order]
             places = [position for position in positions if position is not None]
         keys = ", ".join(f"o.c{position}{sort_direction(item)}" for position, item in zip(places, order, strict=True))
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
@@ -154,7 +129,7 @@ class Translation:
         places: list[int] = []
         more: list[ast.Item] = []
         for value in values:
-            position = listed_position(value, whole.columns)
+            position = sql_text.listed_position(value, whole.columns)
             if position is None:
                 more.append(ast.Item(value, None, span=value.span))
                 position = len(whole.columns) + len(more)
@@ -233,27 +208,24 @@ class Translation:
                 shown, span = alias.name if alias else stream.name, (alias or name).span
                 if named is None:
                     assert isinstance(stream, BaseStream), "what has no query has rows"
-                    held = self.granular(granularity, lambda: self.base(stream, window))
+                    held = self.granular(granularity, lambda at: at.base(stream, window))
                     return self.entry(held, shown, stream.name, span, stream.time_column)
-
-                def derived() -> SqlText:
-                    with self.at_place(named.place):
-                        return self.derived(named.query, window, ordered, named.columns)
-
-                return self.entry(self.granular(granularity, derived), shown, stream.name, span)
+                there = replace(self, place=named.place)
+                held = there.granular(granularity, lambda at: at.derived(named.query, window, ordered, named.columns))
+                return self.entry(held, shown, stream.name, span)
             case ast.QueryTable(query, window, alias, granularity):
-                held = self.granular(granularity, lambda: self.derived(query, window, ordered, ()))
+                held = self.granular(granularity, lambda at: at.derived(query, window, ordered, ()))
                 return self.entry(held, alias.name, None, alias.span)
             case ast.Join():
                 return self.join(table)
             case _:
                 assert_never(table)
 
-    def granular(self, granularity: ast.Duration | None, make: Callable[[], SqlText]) -> SqlText:
+    def granular(self, granularity: ast.Duration | None, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part as it was at the last border of a granule."""
         if granularity is None:
-            return make()
-        return self.elsewhen(last_multiple(self.now, granularity.microseconds), make)
+            return make(self)
+        return self.elsewhen(sql_text.last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
@@ -263,16 +235,15 @@ class Translation:
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
         if window is None or is_identity(window, self.place.plan(query)):
             body = self.query(query, ordered=ordered)
-            return SqlText(body.sql, rename_columns(body.columns, names))
+            return SqlText(body.sql, sql_text.rename_columns(body.columns, names))
         stage = self.stage(query, window)
-        columns = rename_columns(stage.body.columns, names)
+        columns = sql_text.rename_columns(stage.body.columns, names)
         return SqlText(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
             in_order = keeps_arrival_order(self.place.plan(query))
-            with self.at_instant(INSTANT):
-                body = self.query(query, ordered=in_order)
+            body = replace(self, now=INSTANT).query(query, ordered=in_order)
             made = TranslatedStage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
             self._staged[id(query)] = made
             self.stages.append(made)
@@ -294,20 +265,20 @@ class Translation:
             case None | ast.NowWindow():
                 return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
             case ast.RangeWindow(length, slide):
-                last = last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
+                last = sql_text.last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
                 since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
                 return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
-                item = partition_clause(partition, columns)
+                item = sql_text.partition_clause(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
                 numbered = (
                     f"SELECT e.*, row_number() OVER ({item} ORDER BY e.at_us, {by}) AS number, "
                     f"count(*) OVER ({item}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
                 )
-                last = last_multiple("r.c", slide)
+                last = sql_text.last_multiple("r.c", slide)
                 return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
             case ast.SessionWindow(partition, gap):
-                item = partition_clause(partition, columns)
+                item = sql_text.partition_clause(partition, columns)
                 later = f"lead(e.at_us) OVER ({item} ORDER BY e.at_us)"
                 followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
                 pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
@@ -325,7 +296,7 @@ class Translation:
         left, left_scope = self.table(join.left)
         right, right_scope = self.table(join.right)
         scope = left_scope.joined(right_scope)
-        shared = shared_columns(join, left_scope, right_scope)
+        shared = sql_text.shared_columns(join, left_scope, right_scope)
         if shared:
             tests = [self.dialect.sql(equality(one, two, join.span)) for one, two in shared]
             condition = " AND ".join(tests)
@@ -335,7 +306,7 @@ class Translation:
             condition = "TRUE"
         if join.kind in ("SEMI", "ANTI"):
             word = "NOT EXISTS" if join.kind == "ANTI" else "EXISTS"
-            listed, renamed = export_scope(left_scope, alias := self.name("j"))
+            listed, renamed = sql_text.export_scope(left_scope, alias := self.name("j"))
             where = f"{word} (SELECT 1 FROM {right} WHERE {condition})"
             return f"(SELECT {', '.join(listed.values())} FROM {left} WHERE {where}) AS {alias}", renamed
         if shared:
@@ -357,7 +328,7 @@ class Translation:
 
     def full_join(self, left: str, right: str, left_scope: Scope, condition: str, scope: Scope) -> tuple[str, Scope]:
         """A left join, and the unmatched rows of the right."""
-        listed, renamed = export_scope(scope, alias := self.name("j"))
+        listed, renamed = sql_text.export_scope(scope, alias := self.name("j"))
         mine = {c.id for relation in left_scope.relations for c in relation.columns}
         kinds = {c.id: c.type for relation in scope.relations for c in relation.columns}
         missing = [

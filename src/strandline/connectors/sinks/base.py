@@ -11,7 +11,7 @@ import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from strandline.core.errors import SinkError
 from strandline.core.security.allow import Allow, Reach
 from strandline.core.temporal import Instant
 from strandline.core.types import Schema
-from strandline.logical.catalog import Argument
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 
@@ -52,20 +51,31 @@ class ResumePoint:
     epoch: int = 1
     replayed_until: int = -1
 
+    def check(self, location: str, last_batch: int, *, expected: int | None = None) -> None:
+        """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there
+        already."""
+        expected = self.batch if expected is None else expected
+        if last_batch > max(self.batch + 1, self.replayed_until):
+            raise SinkError(
+                f"{location} has results of batch {last_batch}, but the checkpoint ends with batch {self.batch}",
+                code="results-ahead",
+                hint="The checkpoint is older than the results. Restore the newer one, or start over at another "
+                "location.",
+            )
+        if last_batch < expected:
+            raise SinkError(
+                f"{location} ends with batch {last_batch}, but the checkpoint is at batch {expected}",
+                code="results-missing",
+                hint="Put the missing results back, or start over at another location with a new checkpoint.",
+            )
+
 
 class SinkArguments(CallArguments):
     """The arguments of a sink function."""
 
-    def option(self, name: str, kind: type | tuple[type, ...], default: Argument) -> Any:
-        return super().option(name, kind, default)  # of that kind, as was checked
-
-    def error(self, message: str) -> SinkError:
-        return SinkError(
-            message,
-            code="sink-argument",
-            hint="docs/connectors.md lists the sinks and their options.",
-            span=self.span,
-        )
+    error_class = SinkError
+    error_code = "sink-argument"
+    error_hint = "docs/connectors.md lists the sinks and their options."
 
 
 class SinkWriter:
@@ -76,7 +86,7 @@ class SinkWriter:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
-    # Set when the query is being stopped: a wait in `write` ends and raises `interrupted()`.
+    # Set when the query is being stopped: a wait in `write` ends and raises `interruption()`.
     stopping: threading.Event
     # Since when the writer is writing a batch, by `time.monotonic`; None between batches.
     writing_since: float | None = None
@@ -100,17 +110,16 @@ class SinkWriter:
         """Interrupt a wait in `write`, from another thread: the query is being stopped. The batch runs again."""
         self.stopping.set()
 
+    def interruption(self, location: str) -> SinkError:
+        """Error that ends a wait for `location` when the query is stopped; it is not shown."""
+        return SinkError(f"the query was stopped while it waited for {location}", code="sink-interrupted")
+
     def kept(self) -> list[pa.Table] | None:
         """The result so far, if it can be read again in this process."""
         return None
 
     def close(self) -> None:
         """Release connections; written results stay."""
-
-
-def interrupted(location: str) -> SinkError:
-    """Error that ends a wait for `location` when the query is stopped; it is not shown."""
-    return SinkError(f"the query was stopped while it waited for {location}", code="sink-interrupted")
 
 
 class Sink(ABC):
@@ -158,8 +167,8 @@ class Sink(ABC):
         return None
 
 
-def refuse_duplicate_columns(names: list[str]) -> None:
-    """Names that differ only in case are one to many a database."""
+def refuse_duplicates(names: list[str]) -> None:
+    """Refuse columns of the same name. Names that differ only in case are one to many a database."""
     folded = [name.lower() for name in names]
     for name, lower in zip(names, folded, strict=True):
         if folded.count(lower) > 1:
@@ -168,22 +177,3 @@ def refuse_duplicate_columns(names: list[str]) -> None:
                 code="sink-columns",
                 hint=f"{VALID_FROM}, {VALID_UNTIL} and row_id are added by sinks: rename yours with AS.",
             )
-
-
-def check_resume_point(
-    location: str, last_batch: int, resume_point: ResumePoint, *, expected: int | None = None
-) -> None:
-    """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there already."""
-    expected = resume_point.batch if expected is None else expected
-    if last_batch > max(resume_point.batch + 1, resume_point.replayed_until):
-        raise SinkError(
-            f"{location} has results of batch {last_batch}, but the checkpoint ends with batch {resume_point.batch}",
-            code="results-ahead",
-            hint="The checkpoint is older than the results. Restore the newer one, or start over at another location.",
-        )
-    if last_batch < expected:
-        raise SinkError(
-            f"{location} ends with batch {last_batch}, but the checkpoint is at batch {expected}",
-            code="results-missing",
-            hint="Put the missing results back, or start over at another location with a new checkpoint.",
-        )

@@ -9,15 +9,7 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    check_resume_point,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Reach, url_reaches
@@ -74,7 +66,7 @@ class _DeltaWriter(SinkWriter):
         self._schema = pa.schema([_field(field) for field in result_schema(columns)])
         self._owner = ""
         self._opened: Any = None
-        refuse_duplicate_columns(self._schema.names)
+        refuse_duplicates(self._schema.names)
 
     @property
     def _table(self) -> Any:
@@ -110,7 +102,7 @@ class _DeltaWriter(SinkWriter):
                 code="results-exist",
                 hint="Choose another directory.",
             )
-        check_resume_point(self._place, last_batch, resume_point, expected=resume_point.answered)
+        resume_point.check(self._place, last_batch, expected=resume_point.answered)
         if table is not None and (present := [field.name for field in table.schema().fields]) != self._schema.names:
             raise SinkError(
                 f"{self._place} has the columns {', '.join(present)}",

@@ -16,7 +16,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import SplitResult, quote, urlsplit, urlunsplit
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 MAX_ANSWER_BYTES: Final = 64 * 1024
 _WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
@@ -41,8 +41,9 @@ class Address:
         """Parse a URL. Raises ValueError, without parts of the URL in its text."""
         try:
             parts = urlsplit(url)
-            host = (parts.hostname or "").encode("idna").decode() if not _is_ipv6(parts) else parts.hostname or ""
-            port = parts.port
+            host, port = parts.hostname or "", parts.port
+            if ":" not in host:  # not an IPv6 address
+                host = host.encode("idna").decode()
         except ValueError:
             raise ValueError("it cannot be read") from None
         if parts.scheme not in ("http", "https"):
@@ -52,6 +53,13 @@ class Address:
         target = urlunsplit(("", "", quote(parts.path or "/", _URL_SIGNS), quote(parts.query, _URL_SIGNS), ""))
         return Address(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), target)
 
+    def follow(self, location: str | None) -> Address | None:
+        """The target of a redirection; None if its location is missing or not an HTTP URL."""
+        try:
+            return Address.parse(urljoin(f"{self}{self.target}", location or "no location:"))
+        except ValueError:
+            return None
+
     @property
     def origin(self) -> tuple[str, str, int]:
         return self.scheme, self.host.lower(), self.port
@@ -59,10 +67,6 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}:{self.port}"
-
-
-def _is_ipv6(parts: SplitResult) -> bool:
-    return ":" in (parts.hostname or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +105,7 @@ class HttpExchange:
         """Send a body. Raises OSError without a response in time."""
         connection = http.client.HTTPConnection(address.host, address.port)
         try:
-            connection.sock = _Timed(self._connect(address), self)
+            connection.sock = _DeadlineSocket(self._connect(address), self)
             connection.request("POST", address.target, body, dict(headers))
             response = connection.getresponse()
             result = Response(
@@ -171,8 +175,8 @@ class HttpExchange:
         return addresses
 
 
-class _Timed:
-    """A socket for http.client whose waits end at the deadline."""
+class _DeadlineSocket(io.RawIOBase):
+    """A socket for http.client, and the file that it reads the response from; its waits end at the deadline."""
 
     def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
         self._made, self._exchange = made, exchange
@@ -184,15 +188,7 @@ class _Timed:
             view = view[self._made.send(view) :]
 
     def makefile(self, *_: object, **__: object) -> io.BufferedReader:
-        return io.BufferedReader(_Incoming(self._made, self._exchange))
-
-    def close(self) -> None:
-        """The exchange closes the socket at its end: the response may still be read."""
-
-
-class _Incoming(io.RawIOBase):
-    def __init__(self, made: socket.socket, exchange: HttpExchange) -> None:
-        self._made, self._exchange = made, exchange
+        return io.BufferedReader(self)
 
     def readable(self) -> bool:
         return True
@@ -200,3 +196,6 @@ class _Incoming(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         self._made.settimeout(self._exchange.left())
         return self._made.recv_into(buffer)
+
+    def close(self) -> None:
+        """The exchange closes the socket at its end: the response may still be read."""

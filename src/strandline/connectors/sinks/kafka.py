@@ -16,22 +16,13 @@ from typing import Any, ClassVar, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    check_resume_point,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
-from strandline.connectors.sinks.webhook import pairs
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Reach
 from strandline.core.security.kafka import kafka_reaches
+from strandline.core.security.redaction import HIDDEN, is_sensitive
 from strandline.core.security.secret import Secret, reveal
 from strandline.core.types import Schema
 from strandline.runtime.result import result_schema
@@ -69,17 +60,16 @@ class Kafka(Sink):
         key = arguments.option("key", str, None)
         transactional = arguments.option("transactional", bool, True)
         settings = arguments.option("settings", list, None)
-        dotted = {name: arguments.left.pop(name) for name in list(arguments.left) if "." in name}
+        dotted = arguments.dotted()
         arguments.done(most=2)
-        texts = {name: value if isinstance(value, Secret) else _text(value) for name, value in dotted.items()}
-        return cls(servers, topic, key, transactional, {**pairs(arguments, "settings", settings, "="), **texts})
+        return cls(servers, topic, key, transactional, {**_parse_settings(arguments, settings or []), **dotted})
 
     def reaches(self) -> list[Reach]:
         return kafka_reaches(self.servers, self.settings)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
         names = result_schema(columns).names
-        refuse_duplicate_columns(names)
+        refuse_duplicates(names)
         if self.key is not None and self.key not in names:
             raise SinkError(
                 f'the message key "{self.key}" is not a column of the query',
@@ -97,6 +87,18 @@ class Kafka(Sink):
         return f"{self.servers}, topic {self.topic}"
 
 
+def _parse_settings(arguments: SinkArguments, pairs: list[object]) -> dict[str, str | Secret]:
+    """The option `settings => ('name=value', …)`."""
+    settings: dict[str, str | Secret] = {}
+    for pair in pairs:
+        name, between, content = str(pair).partition("=")
+        if isinstance(pair, Secret) or not between or not name.strip():
+            shown = HIDDEN if is_sensitive(str(pair)) else repr(pair)
+            raise arguments.error(f"option settings has texts of the form 'name= value', not {shown}")
+        settings[name.strip()] = content.strip()
+    return settings
+
+
 class _KafkaWriter(SinkWriter):
     def __init__(self, library: Any, sink: Kafka, query: str) -> None:
         self._library, self._sink, self._query = library, sink, query
@@ -109,12 +111,8 @@ class _KafkaWriter(SinkWriter):
         if self._sink.transactional:
             last_batch = self._last_batch()
             # A topic may delete old messages. Then the last batch is unknown.
-            check_resume_point(
-                f"topic {self._sink.topic}",
-                last_batch,
-                resume_point,
-                expected=-1 if last_batch < 0 else resume_point.answered,
-            )
+            expected = -1 if last_batch < 0 else resume_point.answered
+            resume_point.check(f"topic {self._sink.topic}", last_batch, expected=expected)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         settings: dict[str, Any] = {"enable.idempotence": True, "linger.ms": 5}
@@ -189,7 +187,7 @@ class _KafkaWriter(SinkWriter):
 
     def _refuse_if_stopping(self) -> None:
         if self.stopping.is_set():
-            raise interrupted(f"topic {self._sink.topic}")
+            raise self.interruption(f"topic {self._sink.topic}")
 
     def _last_batch(self) -> int:
         """Last batch whose transaction was committed; -1 without one."""
@@ -248,7 +246,3 @@ class _KafkaWriter(SinkWriter):
 
     def close(self) -> None:
         self._producer = None
-
-
-def _text(value: object) -> str:
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -12,7 +12,7 @@ from typing import ClassVar, Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkWriter, check_resume_point
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
 from strandline.connectors.traits import Traits
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
@@ -77,14 +77,8 @@ class _ParquetWriter(SinkWriter):
         self.directory = self._path = directory
         self._query = query
         self.consumed = consumed
-
-    @property
-    def _owner_file(self) -> Path:
-        return self._path / OWNER_FILE
-
-    @property
-    def _staging(self) -> Path:
-        return self._path.parent / ".strandline" / "staging"
+        self._owner_file = directory / OWNER_FILE
+        self._staging = directory.parent / ".strandline" / "staging"
 
     def _files(self) -> list[Path]:
         return sorted(self._path.glob("*.parquet"))
@@ -100,7 +94,7 @@ class _ParquetWriter(SinkWriter):
         if not resume_point.fresh and files:
             self._refuse_others(resume_point)
         last_batch = max(map(_batch, files), default=-1)
-        check_resume_point(str(self._path), last_batch, resume_point, expected=-1)
+        resume_point.check(str(self._path), last_batch, expected=-1)
 
     def _refuse_others(self, resume_point: ResumePoint) -> None:
         """Files carry the id of their checkpoint: paths may change."""

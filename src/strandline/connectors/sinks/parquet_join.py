@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from strandline.connectors.thrift import List, Struct, read_struct, write_struct
+from strandline.core.durable import write_all
 
 _MAGIC: Final = b"PAR1"
 _BLOCK: Final = 2**20
@@ -72,9 +73,7 @@ def join_parquet(parts: Sequence[tuple[Path, PartSums]]) -> tuple[int, int]:
         tail = bytes(content) + struct.pack("<I", len(content)) + _MAGIC
         out.truncate(at)
         out.seek(at)
-        left = memoryview(tail)
-        while left:
-            left = left[out.write(left) :]
+        write_all(out.fileno(), tail)
         os.fsync(out.fileno())
     return at + len(tail), zlib.crc32(tail, checksum)
 

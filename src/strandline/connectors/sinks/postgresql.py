@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
@@ -16,23 +16,18 @@ from strandline.connectors.sinks.sql_table import (
     BATCHES,
     ROW_ID,
     SIDE_TABLES,
-    RecordedTable,
     Shows,
     Store,
     StoreBusy,
     StoreLost,
     TableSink,
     TableSpec,
-    failures,
     form_of,
-    progress_text,
-    shows_of,
 )
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import FilePath, Host, Reach, Unconfined
 from strandline.core.security.secret import Secret, reveal
-from strandline.core.temporal import Instant
 from strandline.core.types import Schema, Type
 
 _TYPES: Final = {
@@ -84,7 +79,7 @@ class PostgreSQL(TableSink):
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
         dsn, table = arguments.required_or_secret(0, "dsn"), arguments.required(1, "table")
-        shows = shows_of(arguments)
+        shows = cls.shows_of(arguments)
         password = arguments.secret(arguments.option("password", (str, Secret), None), "password")
         arguments.done(most=2)
         return cls(dsn, table, shows, password)
@@ -104,13 +99,13 @@ class PostgreSQL(TableSink):
         parameters = self._parsed()
         if self.password is not None:
             parameters["password"] = reveal(self.password)
-        return str(Needs("psycopg.conninfo", "postgresql").load().make_conninfo(**parameters))
+        return str(self.needs.load().conninfo.make_conninfo(**parameters))
 
     def _parsed(self) -> dict[str, Any]:
         """Parameters of the DSN. libpq quotes parts of an invalid one, perhaps a password, in its message."""
         psycopg = self.needs.load()
         try:
-            return dict(Needs("psycopg.conninfo", "postgresql").load().conninfo_to_dict(reveal(self.dsn)))
+            return dict(psycopg.conninfo.conninfo_to_dict(reveal(self.dsn)))
         except psycopg.Error:
             raise SinkError(
                 "invalid connection string of postgresql()",
@@ -126,12 +121,15 @@ class PostgreSQL(TableSink):
 class _PostgreSQLStore(Store):
     """A connection that is opened when it is needed, and again after it was lost between two batches."""
 
+    location = "the PostgreSQL server"
+    unreachable = "Check the connection string and that the server is running."
+    parameter = "%s"
+    row_lock = " FOR UPDATE"
+    forever = "infinity"
+
     def __init__(self, dsn: Callable[[], str], psycopg: Any, schema: str) -> None:
-        self.location = "the PostgreSQL server"
-        self.unreachable = "Check the connection string and that the server is running."
         self._dsn, self._psycopg = dsn, psycopg
-        self._batches = _quoted(f"{schema}.{BATCHES}" if schema else BATCHES)
-        self._connection: Any = None
+        self.batches = self.quote_table(f"{schema}.{BATCHES}" if schema else BATCHES)
         self._cancelled = False
 
     @property
@@ -152,7 +150,7 @@ class _PostgreSQLStore(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.location, (self._psycopg.Error, UnicodeError)):
+        with self.failures((self._psycopg.Error, UnicodeError)):
             try:
                 try:
                     connection.execute("SELECT 1")
@@ -182,55 +180,58 @@ class _PostgreSQLStore(Store):
             with socket.socket(fileno=os.dup(connection.fileno())) as line:
                 line.shutdown(socket.SHUT_RDWR)
 
-    def lock(self, sink: str) -> RecordedTable | None:
-        statement = f"SELECT owner, query, batch FROM {self._batches} WHERE sink = %s FOR UPDATE"
-        row = self._open.execute(statement, (sink,)).fetchone()
-        return None if row is None else RecordedTable(*row)
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        return self._open.execute(statement, values or None)
+
+    def quote(self, name: str) -> str:
+        if "%" in name:  # it would be taken for the place of a parameter
+            raise SinkError(f'invalid name "{name}"', code="sink-columns", hint="Remove the %.")
+        return super().quote(name)
+
+    def quote_table(self, name: str) -> str:
+        return ".".join(map(self.quote, name.split(".", 1)))  # perhaps with the schema
+
+    def type_of(self, kind: Type) -> str:
+        if kind.element is not None:
+            return f"{self.type_of(kind.element)}[]"
+        if kind.name == "DECIMAL":
+            return f"numeric({kind.precision}, {kind.scale})"
+        return _TYPES.get(kind.name, "text")
 
     def make_batches_table(self) -> None:
         # Two sinks that begin at the same moment would both make it.
-        self._open.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (BATCHES,))
-        self._open.execute(
-            f"CREATE TABLE IF NOT EXISTS {self._batches} (sink text PRIMARY KEY, owner text NOT NULL,"
-            " query text NOT NULL, batch bigint NOT NULL, complete_until timestamptz)"
-        )
-
-    def enter(self, sink: str, owner: str, query: str) -> None:
-        self._open.execute(f"INSERT INTO {self._batches} VALUES (%s, %s, %s, -1, NULL)", (sink, owner, query))
-
-    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
-        statement = f"UPDATE {self._batches} SET batch = %s, complete_until = %s WHERE sink = %s"
-        self._open.execute(statement, (batch, progress_text(complete_until, "infinity"), sink))
+        self.execute("SELECT pg_advisory_xact_lock(hashtext(%s))", (BATCHES,))
+        super().make_batches_table()
 
     def columns(self, table: str) -> list[str] | None:
-        table_name = self._batches if table == BATCHES else _quoted(table)
+        table_name = self.batches if table == BATCHES else self.quote_table(table)
         statement = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0"
-        rows = self._open.execute(f"{statement} AND NOT attisdropped ORDER BY attnum", (table_name,)).fetchall()
+        rows = self.execute(f"{statement} AND NOT attisdropped ORDER BY attnum", (table_name,)).fetchall()
         return [row[0] for row in rows] or None
-
-    def is_empty(self, table: str) -> bool:
-        return self._open.execute(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is None
-
-    def create(self, table: TableSpec) -> None:
-        columns = ", ".join(f"{_name(name)} {_column(name, kind, table)}" for name, kind in table.columns)
-        self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
 
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
         # Texts in quotes, so that no text can be mistaken for the sign of a NULL, nor a line \. for the end.
         data = frame.write_csv(include_header=False, quote_style="non_numeric", null_value="")
-        names = ", ".join(map(_name, table.names))
-        with self._open.cursor().copy(f"COPY {_quoted(table.name)} ({names}) FROM STDIN (FORMAT csv)") as copy:
+        names = ", ".join(map(self.quote, table.names))
+        statement = f"COPY {self.quote_table(table.name)} ({names}) FROM STDIN (FORMAT csv)"
+        with self._open.cursor().copy(statement) as copy:
             copy.write(data)
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
-        for first in range(0, len(rows), _DELETE_ROWS):
-            row_ids = rows.slice(first, _DELETE_ROWS).to_list()
-            self._open.execute(f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ANY(%s)", (row_ids,))
+        statement = f"DELETE FROM {self.quote_table(table.name)} WHERE {ROW_ID} = ANY(%s)"
+        for part in rows.to_frame().iter_slices(_DELETE_ROWS):
+            self.execute(statement, (part.to_series().to_list(),))
 
     def read(self, table: TableSpec) -> pl.DataFrame:
-        values = ", ".join(_read(name, kind) for name, kind in table.columns)
-        rows = self._open.execute(f"SELECT {values} FROM {_quoted(table.name)}").fetchall()
+        values = ", ".join(self._as_written(name, kind) for name, kind in table.columns)
+        rows = self.execute(f"SELECT {values} FROM {self.quote_table(table.name)}").fetchall()
         return pl.DataFrame(rows, schema={name: form_of(kind) for name, kind in table.columns}, orient="row")
+
+    def _as_written(self, name: str, kind: Type) -> str:
+        """A value in the form in which it was written, so that it is found equal to those to come."""
+        if kind.name == "TIMESTAMP":
+            return f"to_char({self.quote(name)}, 'YYYY-MM-DD HH24:MI:SS.US')"
+        return self.quote(name) if form_of(kind) != pl.String() else f"{self.quote(name)}::text"
 
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
         assert kind.element is not None
@@ -240,11 +241,6 @@ class _PostgreSQLStore(Store):
             value = pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))
         texts = column.list.eval(value.fill_null("NULL")).list.join(",")
         return pl.when(column.is_not_null()).then(pl.concat_str(pl.lit("{"), texts, pl.lit("}")))
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
 
 
 def _refuse_long_names(table: str, shows: Shows, columns: Schema) -> None:
@@ -280,33 +276,3 @@ def dsn_reaches(parameters: Mapping[str, Any]) -> list[Reach]:
                 reaches.append(Host(host.strip() or "localhost", int(port) if port.isdigit() else 5432))
     reaches += [FilePath(str(parameters[key])) for key in _FILES if parameters.get(key)]
     return reaches
-
-
-def _column(name: str, kind: Type, table: TableSpec) -> str:
-    return "bigint PRIMARY KEY" if table.keyed and name == ROW_ID else _type(kind)
-
-
-def _type(kind: Type) -> str:
-    if kind.element is not None:
-        return f"{_type(kind.element)}[]"
-    if kind.name == "DECIMAL":
-        return f"numeric({kind.precision}, {kind.scale})"
-    return _TYPES.get(kind.name, "text")
-
-
-def _read(name: str, kind: Type) -> str:
-    """A value in the form in which it was written, so that it is found equal to those to come."""
-    if kind.name == "TIMESTAMP":
-        return f"to_char({_name(name)}, 'YYYY-MM-DD HH24:MI:SS.US')"
-    return _name(name) if form_of(kind) != pl.String() else f"{_name(name)}::text"
-
-
-def _quoted(table: str) -> str:
-    """The name of a table, perhaps with that of its schema."""
-    return ".".join(map(_name, table.split(".", 1)))
-
-
-def _name(name: str) -> str:
-    if "%" in name:  # it would be taken for the place of a parameter
-        raise SinkError(f'invalid name "{name}"', code="sink-columns", hint="Remove the %.")
-    return '"' + name.replace('"', '""') + '"'

@@ -17,8 +17,7 @@ def json_rows(table: pa.Table) -> list[str]:
     Times are ISO 8601; those that are instants of ours end with Z. DECIMALs are texts, so that none loses a digit, and
     what JSON has no number for (NaN, infinity) is null.
     """
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(table)
     times = [name for name, kind in frame.schema.items() if isinstance(kind, pl.Datetime)]
     frame = frame.with_columns(
         pl.col(name).dt.strftime(_ISO + ("Z" if name in (VALID_FROM, VALID_UNTIL) else "")) for name in times

@@ -32,7 +32,7 @@ def last_instant(complete_until: Instant) -> Instant:
 class SnapshotRows:
     """The elements that matter: those valid now, each with the row that shows it, and those that begin later."""
 
-    display_location: pl.DataFrame  # ROW, payload, UNTIL
+    valid: pl.DataFrame  # ROW, payload, UNTIL
     waiting: pl.DataFrame  # ROW, payload, FROM, UNTIL
     next_row: int
 
@@ -59,22 +59,17 @@ def step(
     later = pl.col(FROM) > at
     elements = pl.concat([live.waiting.select(order), new.select(order)]).filter(pl.col(UNTIL) > at)
     arriving = _numbered(elements.filter(~later), payload)
-    leaving = _numbered(live.display_location.filter(pl.col(UNTIL) <= at), payload)
+    leaving = _numbered(live.valid.filter(pl.col(UNTIL) <= at), payload)
     key = [*payload, _COPY]
     taken_over = leaving.select(*key, pl.col(ROW).alias("@old"))
     arriving = arriving.join(taken_over, on=key, how="left", nulls_equal=True, maintain_order="left")
     goes_on = arriving.filter(pl.col("@old").is_not_null()).with_columns(pl.col("@old").alias(ROW))
     come = arriving.filter(pl.col("@old").is_null())
     go = leaving.join(goes_on.select(ROW), on=ROW, how="anti").get_column(ROW)
-    display_location = [ROW, *payload, UNTIL]
+    columns = [ROW, *payload, UNTIL]
+    staying = live.valid.filter(pl.col(UNTIL) > at)
     after = SnapshotRows(
-        pl.concat(
-            [
-                live.display_location.filter(pl.col(UNTIL) > at).select(display_location),
-                goes_on.select(display_location),
-                come.select(display_location),
-            ]
-        ),
+        pl.concat([staying.select(columns), goes_on.select(columns), come.select(columns)]),
         elements.filter(later),
         live.next_row + new.height,
     )

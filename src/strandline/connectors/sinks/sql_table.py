@@ -20,21 +20,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
 import polars as pl
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    check_resume_point,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.snapshot import ROW, SnapshotChanges, SnapshotRows, last_instant, step
 from strandline.core.errors import SinkError
 from strandline.core.log import SINK, WARNING, log_event
@@ -84,11 +75,16 @@ class StoreBusy(Exception):
 
 
 class Store(ABC):
-    """Interface of a database for table sinks."""
+    """A database of table sinks: the statements that all of them understand, and the methods in which they differ."""
 
     location: str  # for messages
+    unreachable: str  # the hint for a database that cannot be opened
     busy_seconds: float | None = None  # maximum wait for a foreign lock; None for no limit
-    unreachable: str = ""  # the hint for a database that cannot be opened
+    batches: str = BATCHES  # the table of batches, quoted
+    parameter: ClassVar[str]  # the place of a value in a statement
+    row_lock: ClassVar[str] = ""  # the clause that keeps a row from others until the end of the transaction
+    forever: ClassVar[str]  # the progress of a finished query
+    _connection: Any = None  # it is opened when it is needed
 
     def exists(self) -> bool:
         """True if the database exists; the check must not create one."""
@@ -98,30 +94,64 @@ class Store(ABC):
     def transaction(self) -> AbstractContextManager[None]:
         """All or nothing."""
 
+    @contextmanager
+    def failures(self, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+        """Convert errors of the database to sink errors."""
+        try:
+            yield
+        except errors as error:
+            raise _refused(self.location, " ".join(str(error).split())) from None
+
     @abstractmethod
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """The cursor of a statement."""
+
+    @abstractmethod
+    def type_of(self, kind: Type) -> str:
+        """The type of a column."""
+
+    def quote(self, name: str) -> str:
+        """The name of a column in a statement."""
+        return '"' + name.replace('"', '""') + '"'
+
+    def quote_table(self, name: str) -> str:
+        return self.quote(name)
+
     def lock(self, sink: str) -> RecordedTable | None:
         """The row of a sink, kept from others until the end of the transaction; None without one."""
+        statement = f"SELECT owner, query, batch FROM {self.batches} WHERE sink = {self.parameter}{self.row_lock}"
+        row = self.execute(statement, (sink,)).fetchone()
+        return None if row is None else RecordedTable(*row)
 
-    @abstractmethod
-    def make_batches_table(self) -> None: ...
+    def make_batches_table(self) -> None:
+        self.execute(
+            f"CREATE TABLE IF NOT EXISTS {self.batches} (sink TEXT PRIMARY KEY, owner TEXT NOT NULL, query TEXT NOT"
+            f" NULL, batch {self.type_of(BIGINT)} NOT NULL, complete_until {self.type_of(_INSTANT)})"
+        )
 
-    @abstractmethod
     def enter(self, sink: str, owner: str, query: str) -> None:
         """A row for a new sink, without a batch."""
+        values = ", ".join([self.parameter] * 3)
+        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, -1, NULL)", (sink, owner, query))
 
-    @abstractmethod
-    def remember(self, sink: str, batch: int, complete_until: Instant) -> None: ...
+    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
+        place = self.parameter
+        statement = f"UPDATE {self.batches} SET batch = {place}, complete_until = {place} WHERE sink = {place}"
+        self.execute(statement, (batch, progress_text(complete_until, self.forever), sink))
 
     @abstractmethod
     def columns(self, table: str) -> list[str] | None:
         """The columns of a table, or None if there is none."""
 
-    @abstractmethod
-    def is_empty(self, table: str) -> bool: ...
+    def is_empty(self, table: str) -> bool:
+        return self.execute(f"SELECT 1 FROM {self.quote_table(table)} LIMIT 1").fetchone() is None
 
-    @abstractmethod
     def create(self, table: TableSpec) -> None:
         """Make a table unless there is one."""
+        columns = [f"{self.quote(name)} {self.type_of(kind)}" for name, kind in table.columns]
+        if table.keyed:
+            columns[table.names.index(ROW_ID)] += " PRIMARY KEY"
+        self.execute(f"CREATE TABLE IF NOT EXISTS {self.quote_table(table.name)} ({', '.join(columns)})")
 
     @abstractmethod
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
@@ -136,15 +166,17 @@ class Store(ABC):
         """All rows, in the form of `encoded`."""
 
     @abstractmethod
-    def close(self) -> None: ...
+    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
+        """An array as a text that the database understands."""
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     @abstractmethod
     def cancel(self, insistent: bool) -> None:
         """Cancel a waiting statement from another thread; `insistent` if a request did not help."""
-
-    def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
-        """An array as a text that the database understands."""
-        raise AssertionError("subclasses define the form of arrays")
 
 
 class TableWriter(SinkWriter):
@@ -155,9 +187,10 @@ class TableWriter(SinkWriter):
         self._query, self._columns, self._shows = query, columns, shows
         self._payload = [f"c{number}" for number in range(len(columns))]
         named = tuple((column.name, column.type) for column in columns)
-        elements = ((VALID_FROM, _INSTANT), (VALID_UNTIL, _INSTANT))
-        self._main = TableSpec(table, (*named, *elements) if shows == "elements" else (*named, (ROW_ID, BIGINT)),
-                               keyed=shows == "snapshot")  # fmt: skip
+        if shows == "elements":
+            self._main = TableSpec(table, (*named, (VALID_FROM, _INSTANT), (VALID_UNTIL, _INSTANT)))
+        else:
+            self._main = TableSpec(table, (*named, (ROW_ID, BIGINT)), keyed=True)
         times = ((VALID_FROM, BIGINT), (VALID_UNTIL, BIGINT))
         self._ends = TableSpec(f"{table}__ends", ((ROW_ID, BIGINT), times[1]), keyed=True)
         self._waiting = TableSpec(f"{table}__waiting", ((ROW_ID, BIGINT), *named, *times), keyed=True)
@@ -165,7 +198,7 @@ class TableWriter(SinkWriter):
         self._live_batch = -1
         self._is_writing = False
         for item in (self._main, self._waiting):
-            refuse_duplicate_columns(item.names)
+            refuse_duplicates(item.names)
 
     @property
     def _all(self) -> list[TableSpec]:
@@ -195,7 +228,7 @@ class TableWriter(SinkWriter):
 
     def _fit_unknown(self, present: list[str] | None, resume_point: ResumePoint) -> None:
         if resume_point.batch >= 0:
-            check_resume_point(self._place, -1, resume_point)
+            resume_point.check(self._place, -1)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
                 f"{self._place} already has rows that no sink wrote",
@@ -211,9 +244,9 @@ class TableWriter(SinkWriter):
                 hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
-        check_resume_point(self._place, recorded_table.batch, resume_point)
+        resume_point.check(self._place, recorded_table.batch)
         if present is None and recorded_table.batch >= 0:
-            check_resume_point(self._place, -1, resume_point, expected=recorded_table.batch)
+            resume_point.check(self._place, -1, expected=recorded_table.batch)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         self._patiently(lambda: self._begin(resume_point), attempts=1)
@@ -270,12 +303,12 @@ class TableWriter(SinkWriter):
                 log_event(SINK, WARNING, "sink retried", location=self._place, message=lost, **about)
             except SinkError:
                 if self.stopping.is_set():
-                    raise interrupted(self._place) from None
+                    raise self.interruption(self._place) from None
                 raise
             finally:
                 self._is_writing = False
             if self.stopping.wait(pause):
-                raise interrupted(self._place)
+                raise self.interruption(self._place)
 
     def _write(self, sink_batch: SinkBatch) -> None:
         live: SnapshotRows | None = None
@@ -291,7 +324,8 @@ class TableWriter(SinkWriter):
                 return  # it was written before a crash
             frame = self._encoded(sink_batch.table)
             if self._shows == "elements":
-                self._append(frame)
+                if frame.height:
+                    self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
             else:
                 # The cache is valid only if no other writer was active since.
                 live = (
@@ -304,37 +338,31 @@ class TableWriter(SinkWriter):
             self._store.remember(self._main.name, sink_batch.batch, sink_batch.complete_until)
         self._live, self._live_batch = live, sink_batch.batch
 
-    def _append(self, frame: pl.DataFrame) -> None:
-        if frame.height:
-            self._store.append(self._main, frame.select(*self._payload, instant_text(pl.col(FROM, UNTIL))))
-
     def _apply(self, changes: SnapshotChanges) -> None:
-        store = self._store
         # An order in which no key is there twice.
-        for table, rows in ((self._main, changes.go), (self._ends, changes.go), (self._ends, changes.go_on)):
+        main, ends, waiting = self._main, self._ends, self._waiting
+        for table, rows in ((main, changes.go), (ends, changes.go), (ends, changes.go_on), (waiting, changes.begun)):
             if len(rows):
-                store.delete(table, rows)
-        if len(changes.begun):
-            store.delete(self._waiting, changes.begun)
+                self._store.delete(table, rows)
         come = changes.come.select(*self._payload, ROW)
-        for table, frame in ((self._main, come), (self._ends, changes.ends), (self._waiting, changes.wait)):
+        for table, frame in ((main, come), (ends, changes.ends), (waiting, changes.wait)):
             if frame.height:
-                store.append(table, frame)
+                self._store.append(table, frame)
 
     def _loaded(self) -> SnapshotRows:
         """Elements that matter, read from the tables."""
         ends = self._store.read(self._ends).rename({ROW_ID: ROW, VALID_UNTIL: UNTIL})
         rows = self._renamed(self._store.read(self._main), [*self._payload, ROW])
         waiting = self._renamed(self._store.read(self._waiting), [ROW, *self._payload, FROM, UNTIL])
-        display_location = rows.join(ends, on=ROW, how="inner")
-        if display_location.height != rows.height or rows.height != ends.height:
+        valid = rows.join(ends, on=ROW, how="inner")
+        if not valid.height == rows.height == ends.height:
             raise SinkError(
                 f"{self._place} was modified externally: rows are missing or unexpected",
                 code="results-missing",
                 hint="Only this sink may write to the table and its side tables. Restore them, or start over.",
             )
         used = [frame.get_column(ROW).max() for frame in (rows, waiting) if frame.height]
-        return SnapshotRows(display_location, waiting, max((int(str(row)) for row in used), default=0) + 1)
+        return SnapshotRows(valid, waiting, max((int(str(row)) for row in used), default=0) + 1)
 
     def _renamed(self, frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
         return frame.rename(dict(zip(frame.columns, names, strict=True)))
@@ -388,15 +416,6 @@ def progress_text(complete_until: Instant, forever: str) -> str | None:
     return str(pl.select(instant_text(pl.lit(complete_until))).item())
 
 
-@contextmanager
-def failures(location: str, errors: tuple[type[Exception], ...]) -> Iterator[None]:
-    """Convert database errors to sink errors."""
-    try:
-        yield
-    except errors as error:
-        raise _refused(location, " ".join(str(error).split())) from None
-
-
 def _refused(location: str, reason: str) -> SinkError:
     return SinkError(
         f"cannot write to {location}",
@@ -425,6 +444,15 @@ class TableSink(Sink):
             )
         return TableWriter(self.store(), self.table, self.shows, query, columns)
 
+    @staticmethod
+    def shows_of(arguments: SinkArguments) -> Shows:
+        shows: Shows = arguments.option("shows", str, "elements")
+        if shows not in get_args(Shows):
+            raise arguments.error(
+                f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
+            )
+        return shows
+
     @abstractmethod
     def store(self) -> Store: ...
 
@@ -432,12 +460,3 @@ class TableSink(Sink):
     def location(self) -> str:
         # The server may move; the row in strandline_batches identifies the table.
         return f"{self.kind} {self.table} {self.shows}"
-
-
-def shows_of(arguments: SinkArguments) -> Shows:
-    shows: Shows = arguments.option("shows", str, "elements")
-    if shows not in get_args(Shows):
-        raise arguments.error(
-            f"option shows of {arguments.call.function}() must be 'elements' or 'snapshot', not {shows!r}"
-        )
-    return shows

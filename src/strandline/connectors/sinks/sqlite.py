@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self
 
 import polars as pl
 
 from strandline.connectors.sinks.base import SinkArguments
-from strandline.connectors.sinks.sql_table import (
-    BATCHES,
-    ROW_ID,
-    RecordedTable,
-    Shows,
-    Store,
-    StoreBusy,
-    TableSink,
-    TableSpec,
-    failures,
-    form_of,
-    progress_text,
-    shows_of,
-)
+from strandline.connectors.sinks.sql_table import ROW_ID, Shows, Store, StoreBusy, TableSink, TableSpec, form_of
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import FilePath, Reach
-from strandline.core.temporal import Instant
 from strandline.core.types import Type
 
 _BUSY_SECONDS: Final = 60.0  # for which others may keep the file locked
@@ -58,7 +44,7 @@ class SQLite(TableSink):
     @classmethod
     def from_arguments(cls, arguments: SinkArguments) -> Self:
         path, table = arguments.required(0, "path"), arguments.required(1, "table")
-        shows = shows_of(arguments)
+        shows = cls.shows_of(arguments)
         arguments.done(most=2)
         return cls(path, table, shows)
 
@@ -74,15 +60,17 @@ class SQLite(TableSink):
 
 
 class _SQLiteStore(Store):
+    unreachable = "Choose another file, or correct its permissions."
+    busy_seconds = _BUSY_SECONDS
+    parameter = "?"
+    forever = "forever"
+
     def __init__(self, path: Path) -> None:
         self.location = str(path)
-        self.busy_seconds = _BUSY_SECONDS
-        self.unreachable = "Choose another file, or correct its permissions."
         self._path = path
-        self._connection: sqlite3.Connection | None = None
 
     @property
-    def _open(self) -> sqlite3.Connection:
+    def _open(self) -> Any:
         if self._connection is None:
             try:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +96,7 @@ class _SQLiteStore(Store):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         connection = self._open
-        with failures(self.location, _ERRORS):
+        with self.failures(_ERRORS):
             try:
                 connection.execute("BEGIN IMMEDIATE")
                 try:
@@ -122,44 +110,26 @@ class _SQLiteStore(Store):
                     raise StoreBusy(str(error)) from None
                 raise
 
-    def lock(self, sink: str) -> RecordedTable | None:
-        row = self._open.execute(f"SELECT owner, query, batch FROM {BATCHES} WHERE sink = ?", (sink,)).fetchone()
-        return None if row is None else RecordedTable(*row)
+    def execute(self, statement: str, values: Sequence[object] = ()) -> Any:
+        return self._open.execute(statement, values)
 
-    def make_batches_table(self) -> None:
-        self._open.execute(
-            f"CREATE TABLE IF NOT EXISTS {BATCHES} (sink TEXT PRIMARY KEY, owner TEXT NOT NULL, query TEXT NOT NULL,"
-            " batch INTEGER NOT NULL, complete_until TEXT)"
-        )
-
-    def enter(self, sink: str, owner: str, query: str) -> None:
-        self._open.execute(f"INSERT INTO {BATCHES} VALUES (?, ?, ?, -1, NULL)", (sink, owner, query))
-
-    def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
-        values = (batch, progress_text(complete_until, "forever"), sink)
-        self._open.execute(f"UPDATE {BATCHES} SET batch = ?, complete_until = ? WHERE sink = ?", values)
+    def type_of(self, kind: Type) -> str:
+        return _TYPES.get(kind.name, "TEXT")
 
     def columns(self, table: str) -> list[str] | None:
-        names = [row[1] for row in self._open.execute(f"PRAGMA table_info({_quoted(table)})")]
+        names = [row[1] for row in self.execute(f"PRAGMA table_info({self.quote(table)})")]
         return names or None
-
-    def is_empty(self, table: str) -> bool:
-        return self._open.execute(f"SELECT 1 FROM {_quoted(table)} LIMIT 1").fetchone() is None
-
-    def create(self, table: TableSpec) -> None:
-        columns = ", ".join(f"{_quoted(name)} {_column(name, kind, table)}" for name, kind in table.columns)
-        self._open.execute(f"CREATE TABLE IF NOT EXISTS {_quoted(table.name)} ({columns})")
 
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
         places = ", ".join("?" * len(table.columns))
-        self._open.executemany(f"INSERT INTO {_quoted(table.name)} VALUES ({places})", frame.iter_rows())
+        self._open.executemany(f"INSERT INTO {self.quote(table.name)} VALUES ({places})", frame.iter_rows())
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
-        statement = f"DELETE FROM {_quoted(table.name)} WHERE {ROW_ID} = ?"
+        statement = f"DELETE FROM {self.quote(table.name)} WHERE {ROW_ID} = ?"
         self._open.executemany(statement, rows.to_frame().iter_rows())
 
     def read(self, table: TableSpec) -> pl.DataFrame:
-        rows = self._open.execute(f"SELECT * FROM {_quoted(table.name)}").fetchall()
+        rows = self.execute(f"SELECT * FROM {self.quote(table.name)}").fetchall()
         # A truth value comes back as a number.
         whole = {name: pl.Int64() if form_of(kind) == pl.Boolean() else form_of(kind) for name, kind in table.columns}
         truths = [pl.col(name).cast(pl.Boolean) for name, kind in table.columns if form_of(kind) == pl.Boolean()]
@@ -175,19 +145,6 @@ class _SQLiteStore(Store):
             with suppress(sqlite3.Error):  # it was closed meanwhile
                 connection.interrupt()
 
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
 
 def _is_busy(error: Exception) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in _BUSY
-
-
-def _column(name: str, kind: Type, table: TableSpec) -> str:
-    return "INTEGER PRIMARY KEY" if table.keyed and name == ROW_ID else _TYPES.get(kind.name, "TEXT")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

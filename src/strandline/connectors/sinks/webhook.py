@@ -6,29 +6,20 @@ import base64
 import json
 import random
 import re
-import threading
 import time
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final, Self
 
-from strandline.connectors.sinks.base import (
-    ResumePoint,
-    Sink,
-    SinkArguments,
-    SinkBatch,
-    SinkWriter,
-    interrupted,
-    refuse_duplicate_columns,
-)
+from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
 from strandline.connectors.sinks.http_exchange import Address, HttpExchange, Interrupted, Response
 from strandline.connectors.sinks.row_format import iso_instant, json_rows
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.log import SINK, WARNING, log_event
 from strandline.core.security.allow import Allow, Host, Reach
-from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
+from strandline.core.security.redaction import redact
 from strandline.core.security.secret import Secret, concealed, reveal
 from strandline.core.types import Schema
 from strandline.runtime.result import result_schema
@@ -39,7 +30,7 @@ _RETRIED_STATUSES: Final = (408, 425, 429, 500, 502, 503, 504)
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
-_OURS: Final = (
+_OURS: Final = [
     "host",
     "content-length",
     "transfer-encoding",
@@ -48,7 +39,7 @@ _OURS: Final = (
     "expect",
     "upgrade",
     "te",
-)
+]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -101,7 +92,7 @@ class Webhook(Sink):
         return cls(url, rows, attempts, float(timeout), parsed, redirects, token)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
-        refuse_duplicate_columns(result_schema(columns).names)
+        refuse_duplicates(result_schema(columns).names)
         return _WebhookWriter(self, query)
 
     def reaches(self) -> list[Reach]:
@@ -117,18 +108,6 @@ class Webhook(Sink):
     @property
     def display_location(self) -> str:
         return repr(self.url) if isinstance(self.url, Secret) else redact(self.url)
-
-
-def pairs(arguments: SinkArguments, option: str, values: list[object] | None, separator: str) -> dict[str, str]:
-    """An option such as `('name=value', …)`."""
-    entries = {}
-    for value in values or []:
-        name, between, content = str(value).partition(separator)
-        if isinstance(value, Secret) or not between or not name.strip():
-            content = HIDDEN if is_sensitive(str(value)) else repr(value)
-            raise arguments.error(f"option {option} has texts of the form 'name{separator} value', not {content}")
-        entries[name.strip()] = content.strip()
-    return entries
 
 
 def _headers(lines: list[object]) -> dict[str, str | Secret]:
@@ -166,7 +145,6 @@ class _WebhookWriter(SinkWriter):
     def __init__(self, sink: Webhook, query: str) -> None:
         self._sink, self._query = sink, query
         self._owner = ""
-        self._closing = threading.Event()
         self._exchange: HttpExchange | None = None
         self._address: Address | None = None
         self._credentials: dict[str, str] = {}
@@ -216,8 +194,8 @@ class _WebhookWriter(SinkWriter):
     def _post(self, body: bytes, key: str) -> None:
         pause = _FIRST_PAUSE
         for attempt in range(1, self._sink.attempts + 1):
-            if self._closing.is_set():
-                raise interrupted(self._sink.display_location)
+            if self.stopping.is_set():
+                raise self.interruption(self._sink.display_location)
             try:
                 response = self._exchanged(body, key)
                 if 200 <= response.status < 300:
@@ -227,7 +205,7 @@ class _WebhookWriter(SinkWriter):
                     break
                 pause = max(pause, _asked_pause(response))
             except Interrupted:
-                raise interrupted(self._sink.display_location) from None
+                raise self.interruption(self._sink.display_location) from None
             except OSError as error:  # no connection, a connection that broke, or no response in time
                 problem = str(error) or type(error).__name__
             if attempt < self._sink.attempts:
@@ -235,10 +213,10 @@ class _WebhookWriter(SinkWriter):
                 wait = min(pause, _LONGEST_PAUSE) * random.uniform(0.75, 1.0)
                 about = {"attempt": attempt + 1, "attempts": self._sink.attempts, "pause_s": wait}
                 log_event(SINK, WARNING, "sink retried", location=self._sink.display_location, message=problem, **about)
-                self._closing.wait(wait)
+                self.stopping.wait(wait)
                 pause *= 2
-        if self._closing.is_set():
-            raise interrupted(self._sink.display_location)
+        if self.stopping.is_set():
+            raise self.interruption(self._sink.display_location)
         raise SinkError(
             f"cannot send a batch of {self._query} to {self._sink.display_location}",
             code="sink-failed",
@@ -257,33 +235,27 @@ class _WebhookWriter(SinkWriter):
             response = self._exchange.post(address, body, headers)
             if response.status not in _REDIRECTS:
                 return response
-            if not self._sink.redirects:
-                raise self._redirected(f"the response was {response.status}", response, address)
             following = self._following(address, response)
             if following.origin != address.origin:
                 credentials = {}
             address = following
-        raise self._redirected(f"there were more than {self._sink.redirects}", response, address)
+        raise self._redirected(f"there were more than {self._sink.redirects}", address)
 
     def _following(self, address: Address, response: Response) -> Address:
         """Target of a redirection, if it may be followed."""
-        try:
-            here = f"{address}{address.target}"
-            following = Address.parse(urllib.parse.urljoin(here, response.location or "no location:"))
-        except ValueError:
-            raise self._redirected("its location is missing or not an HTTP URL", response, address) from None
+        following, allow = address.follow(response.location), self._sink.allow
+        if not self._sink.redirects:
+            raise self._redirected(f"the response was {response.status}", following)
+        if following is None:
+            raise self._redirected("its location is missing or not an HTTP URL", following)
         if address.scheme == "https" and following.scheme != "https":
-            raise self._redirected("it leads from https to http", response, address)
-        allow = self._sink.allow
+            raise self._redirected("it leads from https to http", following)
         if allow is not None and not allow.permits_host(following.host, following.port):
-            raise self._redirected("it leads to a host that is not allowed", response, address)
+            raise self._redirected("it leads to a host that is not allowed", following)
         return following
 
-    def _redirected(self, reason: str, response: Response, address: Address) -> SinkError:
-        try:
-            target = str(Address.parse(urllib.parse.urljoin(f"{address}/", response.location or "no location:")))
-        except ValueError:
-            target = "nowhere"
+    def _redirected(self, reason: str, following: Address | None) -> SinkError:
+        target = "nowhere" if following is None else str(following)
         return SinkError(
             f"{self._sink.display_location} redirects a batch of {self._query}",
             code="webhook-redirect",
@@ -293,7 +265,6 @@ class _WebhookWriter(SinkWriter):
 
     def interrupt(self) -> None:
         super().interrupt()
-        self._closing.set()
         if self._exchange is not None:
             self._exchange.interrupt(_GRACE)
 

@@ -82,9 +82,7 @@ def _characters(seed: int, what: int, rows: int, width: int, blanks: bool) -> pl
         letters[bits % 13 == 0] = ord(" ")
     offsets = np.arange(rows + 1, dtype=np.int64) * width
     text = pa.LargeStringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(letters.tobytes()))
-    texts = pl.from_arrow(text)
-    assert isinstance(texts, pl.Series)
-    return texts
+    return pl.Series(text)
 
 
 def _cut(texts: pl.Series, seed: int, what: int, min_length: int, below: int) -> pl.Series:
@@ -169,7 +167,7 @@ class House:
 
     def rate_of(self, kind: str) -> float:
         """Events of a kind in a second."""
-        return float(self.rate) * {"person": 1, "auction": 3}.get(kind, EPOCH - 4) / EPOCH
+        return float(self.rate) * PER_EPOCH[kind] / EPOCH
 
 
 @dataclass(slots=True)
@@ -320,9 +318,6 @@ PER_EPOCH: Final = {"person": PEOPLE, "auction": AUCTIONS, "bid": EPOCH - PEOPLE
 def events_of(house: House, kind: str, begin: int, end: int) -> AuctionEvents:
     """The events of a kind among those from `begin` to `end`, in order of arrival."""
     event = house.arriving(begin, end)
+    first = {"person": 0, "auction": PEOPLE, "bid": PEOPLE + AUCTIONS}[kind]
     position = event % EPOCH
-    if kind == "person":
-        return AuctionEvents(house, event[position < PEOPLE])
-    if kind == "auction":
-        return AuctionEvents(house, event[(position >= PEOPLE) & (position < PEOPLE + AUCTIONS)])
-    return AuctionEvents(house, event[position >= PEOPLE + AUCTIONS])
+    return AuctionEvents(house, event[(position >= first) & (position < first + PER_EPOCH[kind])])

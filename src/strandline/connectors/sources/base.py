@@ -8,17 +8,18 @@ replay reads exactly what was read before.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import ClassVar, Final
 
+import numpy as np
 import polars as pl
 
 from strandline.connectors.arguments import CallArguments
 from strandline.connectors.traits import Traits, brought_along, is_foreign
-from strandline.core.errors import SourceError, Span
+from strandline.core.errors import SourceError, Span, at_place
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.logical.catalog import BaseStream, KnownRows, SourceCall
@@ -43,7 +44,7 @@ class Chunk:
     """
 
     rows: pl.DataFrame
-    rejected: pl.DataFrame
+    rejected: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=REJECT_SCHEMA))
     whole: Callable[[], pl.DataFrame] | None = None
     promise: Instant = BEFORE_ALL
     partition: str | None = None
@@ -142,19 +143,21 @@ class Source(ABC):
         return end > start
 
 
+def split_evenly(rows: Sequence[int], start: int, end: int, tasks: int, least: int) -> tuple[int, ...]:
+    """Positions that split entries with these numbers of rows into parts of about equal size, of at least so many
+    rows."""
+    ends = np.cumsum(rows)
+    tasks = min(tasks, int(ends[-1]) // least) if len(ends) else 0
+    cuts = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
+    return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
+
+
 class SourceArguments(CallArguments):
     """The arguments of a source function."""
 
-    def __init__(self, stream: BaseStream, span: Span | None = None) -> None:
-        super().__init__(stream.source, span)
-
-    def error(self, message: str) -> SourceError:
-        return SourceError(
-            message,
-            code="source-argument",
-            hint="docs/language.md lists the sources and their options.",
-            span=self.span,
-        )
+    error_class = SourceError
+    error_code = "source-argument"
+    error_hint = "docs/language.md lists the sources and their options."
 
 
 # Our sources by the name that users write, which is that of their module; imported when a stream has one.
@@ -183,11 +186,8 @@ def _import_ours(name: str) -> type[Source]:
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
     kind = _source_class(stream.source, span)
-    try:
+    with at_place(span):
         return kind(stream, directory)
-    except SourceError as error:
-        error.span = error.span or span
-        raise
 
 
 def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
@@ -197,21 +197,15 @@ def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = No
     kind = _source_class(call, span)
     allow.check(call.function, is_foreign(kind), secrets_in([*call.arguments, *call.options.values()]), span)
     reaches = getattr(kind, "reaches", None)  # sources of other packages may lack newer attributes
-    try:
+    with at_place(span):
         allow.check(call.function, is_foreign(kind), () if reaches is None else reaches(call), span)
-    except SourceError as error:
-        error.span = error.span or span
-        raise
 
 
 def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
     """Schema that a source provides itself, if it does."""
     kind = _source_class(call, span)
-    try:
+    with at_place(span):
         return kind.knows(call)
-    except SourceError as error:
-        error.span = error.span or span
-        raise
 
 
 def _source_class(call: SourceCall, span: Span | None) -> type[Source]:

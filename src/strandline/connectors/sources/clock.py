@@ -1,15 +1,18 @@
-"""Time of the first start of a query, stored with its checkpoint: a replay must see the same times."""
+"""Clocks of sources, and sources whose rows come with the clock."""
 
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
+from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from strandline.connectors.sources.base import Source
+from strandline.core.durable import write_file
 from strandline.core.errors import damaged
 from strandline.core.temporal import SECOND, Instant
 
@@ -47,7 +50,8 @@ now: Final = SteadyClock()
 
 
 def first_start(directory: Path | None) -> Instant:
-    """Clock at the first start: now, unless the directory has an earlier one."""
+    """Clock at the first start of a query: now, unless the directory has an earlier one. A replay must see the same
+    times."""
     path = directory / "began.json" if directory is not None else None
     if path is not None and path.exists():
         try:
@@ -57,7 +61,29 @@ def first_start(directory: Path | None) -> Instant:
     began = now()
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_suffix(".tmp")
-        temporary.write_text(json.dumps({"microseconds": began}))
-        os.replace(temporary, path)
+        write_file(path, json.dumps({"microseconds": began}).encode(), sync=False)
     return began
+
+
+class GeneratedSource(Source):
+    """Rows that are functions of their number: as fast as they are taken or, with `pace`, as their time comes."""
+
+    pace: bool
+    total: int | None  # None for no end
+
+    @cached_property
+    def began(self) -> Instant:
+        return first_start(self.directory)
+
+    @abstractmethod
+    def rows_by(self, elapsed_us: int) -> int:
+        """Number of rows whose time has come after this many microseconds."""
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        end = position + limit_rows
+        if self.pace:
+            end = min(end, self.rows_by(now() - self.began))
+        if self.total is not None:
+            end = min(end, self.total)
+        end = max(end, position)
+        return end, end == self.total

@@ -14,7 +14,7 @@ from strandline.runtime.kernels.columns import polars_type
 
 _ROW = "@row"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
-SHOWN_CHARACTERS = 1_000  # of a rejected row that are kept
+SHOWN_LENGTH = 1_000  # characters or bytes of a rejected row that are kept
 
 
 def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Series | int) -> Chunk:
@@ -38,14 +38,13 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
     rows = rows.with_columns(_validity(stream))
     wrong_times = _wrong_times(stream)
-    masks = raw.select(bad).rename(lambda n: f"@bad {n}") if bad else pl.DataFrame()
     rejected = pl.repeat(False, rows.height, eager=True)
     if wrong_times:
-        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times).alias("@time")).to_series()
-    for mask in masks.get_columns() if masks.width else []:
-        rejected = rejected | mask
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times)).to_series()
+    if bad:
+        rejected = rejected | raw.select(pl.any_horizontal(bad)).to_series()
     if not rejected.any():
-        return Chunk(rows, pl.DataFrame(schema=REJECT_SCHEMA), read=raw.height)
+        return Chunk(rows, read=raw.height)
     if isinstance(numbers, int):
         numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
     because = (
@@ -59,17 +58,31 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
             ),
             pl.struct(_as_text(n, raw.schema[n]).alias(n) for n in names)
             .struct.json_encode()
-            .str.slice(0, SHOWN_CHARACTERS)
+            .str.slice(0, SHOWN_LENGTH)
             .alias("content"),
         )
     )
     return Chunk(rows.filter(~rejected), because, read=raw.height)
 
 
+def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:
+    """A chunk of rejected rows: the number, the reason and the content of each."""
+    rejected = pl.DataFrame([(location, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
+    interval = (FROM, UNTIL)[: len(stream.time_columns)]
+    payload = {name: polars_type(kind) for name, kind in stream.columns}
+    no_rows = pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})
+    return Chunk(no_rows, rejected, read=len(rows))
+
+
+def show_bytes(data: bytes) -> str:
+    """The beginning of bad bytes as a text; a byte that is no text is written as \\xff."""
+    return data[:SHOWN_LENGTH].decode("utf-8", "backslashreplace")
+
+
 def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
     """A value as it is shown where it does not fit; for values of any type."""
     if kind == pl.Binary:
-        return pl.col(name).bin.slice(0, SHOWN_CHARACTERS).bin.encode("hex")
+        return pl.col(name).bin.slice(0, SHOWN_LENGTH).bin.encode("hex")
     if kind.is_nested():
         return pl.when(pl.col(name).is_not_null()).then(pl.struct(name).struct.json_encode())
     if kind == pl.Object:

@@ -7,15 +7,9 @@ reads, and is independent of Spark.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 from pathlib import Path
 
-import polars as pl
-import pyarrow as pa
-
-from strandline.connectors.sources.base import Chunk, Source
-from strandline.connectors.sources.conversion import conform
-from strandline.connectors.sources.journal import Journal
+from strandline.connectors.sources.journal import Journal, JournalSource
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.logical.catalog import BaseStream, Feeding
@@ -24,20 +18,18 @@ ROWS = "rows"  # the journal in the directory of the source
 BATCHES_KEPT = 3  # Spark repeats at most the current batch; the others are a reserve
 
 
-class DataFrameSource(Source):
+class DataFrameSource(JournalSource):
     """`db.register("name", frame, ordered_by="ts")`: what the query over the DataFrame has written so far. Ends with
     that query, if its trigger lets it end, and with the rows of a DataFrame that is not streaming."""
 
     traits = Traits(True, True, True, "a micro-batch and its number are one file; one that Spark repeats is skipped")
+    rows_name = "rows"
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
-        super().__init__(stream, directory)
-        self.journal = Journal(directory / ROWS, forgetful=True) if directory is not None else None
+        journal = Journal(directory / ROWS, forgetful=True) if directory is not None else None
+        super().__init__(stream, directory, journal)
         self._feeding: Feeding | None = None
         self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
-
-    def identity(self) -> dict[str, object]:
-        return {"function": "dataframe"}
 
     def check(self, span: Span | None) -> None:
         raise SourceError(
@@ -55,20 +47,13 @@ class DataFrameSource(Source):
         if self._feeding is not None:
             self._feeding.stop()
 
-    def verify(self, position: int, seal: str) -> None:
-        if self.journal is not None:
-            self.journal.verify(position)
-
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        journal = self._journal()
-        ended = journal.ended  # checked first: input written before the end is not missed
-        journal.look()
-        reached = min(position + limit_rows, journal.reach)
+        reached, ended = super().advance(position, limit_rows)
         if self._feeding is not None:
             self._heed(position, self._feeding)
             if reached == position and not ended:  # rows written before a failure count
                 self._feeding.check()
-        return reached, ended and reached == journal.reach
+        return reached, ended
 
     def _heed(self, position: int, feeding: Feeding) -> None:
         """Acknowledge the position to the writer, and remove the input before it."""
@@ -76,18 +61,7 @@ class DataFrameSource(Source):
         if position not in self._asked:
             self._asked.append(position)
         if len(self._asked) == BATCHES_KEPT:
-            self._journal().forget(min(self._asked))
+            self.journal.forget(min(self._asked))
 
     def rows_left(self, position: int) -> int | None:
-        return self._journal().reach - position
-
-    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        for position, table in self._journal().between(start, end):
-            assert isinstance(table, pa.Table), "a DataFrame has no watermark of its own"
-            rows = pl.from_arrow(table)
-            assert isinstance(rows, pl.DataFrame)
-            yield conform(rows, self.stream, f"rows of {self.stream.name}", position + 1)
-
-    def _journal(self) -> Journal:
-        assert self.journal is not None, "a query has a directory for its input"
-        return self.journal
+        return self.journal.reach - position

@@ -7,6 +7,7 @@ or something that cannot be read. A worker reads units, and makes sure that they
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
 from bisect import bisect_right
@@ -18,22 +19,16 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source, SourceArguments
-from strandline.connectors.sources.conversion import conform, converts_always
-from strandline.connectors.sources.files import planning
-from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range, show_bytes
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments, split_evenly
+from strandline.connectors.sources.conversion import conform, converts_always, reject, show_bytes
+from strandline.connectors.sources.files import parquet, planning
+from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
-from strandline.connectors.sources.files.parquet import (
-    READ_ERRORS,
-    footer_checksum,
-    read_row_groups,
-    types_of,
-    why_unreadable,
-)
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
+from strandline.connectors.sources.files.records import too_long
 from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, static_base
 from strandline.connectors.sources.files.units import FileRange, FileRangeLog, shared_log
-from strandline.connectors.sources.json_lines import conform_lines, no_rows
+from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import FilePath, Reach, glob_reaches
@@ -60,10 +55,10 @@ class FileSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = SourceArguments(stream)
+        arguments = SourceArguments(stream.source)
         self.pattern = str(arguments.positional(0, "a path or a glob, as in file('trades/*.parquet')"))
-        self.follow = bool(arguments.option("follow", bool, False))
-        self.end_marker = str(arguments.option("end_marker", str, "_END"))
+        self.follow = arguments.option("follow", bool, False)
+        self.end_marker = arguments.option("end_marker", str, "_END")
         self.options = _options(stream, arguments, self.follow)
         arguments.done(most=1)
         if os.path.isdir(self.pattern):
@@ -103,7 +98,7 @@ class FileSource(Source):
                 hint=f"Paths are relative to {os.getcwd()}.",
                 span=span,
             )
-        files = [file.path for file in sorted(self.folder.list_files(), key=lambda file: file.path)]
+        files = [file.path for file in self.folder.list_files()]
         if not files and not self.follow:
             raise SourceError(
                 f"no file matches {self.pattern}",
@@ -114,7 +109,7 @@ class FileSource(Source):
         for path in files:
             if self.options.kind_of(path) is None:
                 message = f"unknown format of {self.folder.full(path)}; add format => 'parquet', 'csv' or 'json'"
-                raise SourceArguments(self.stream, span).error(message)
+                raise SourceArguments(self.stream.source, span).error(message)
         if not self.follow and len(files) <= FILES_CHECKED:
             self._check_columns(files, span)
 
@@ -149,16 +144,14 @@ class FileSource(Source):
         return self._shared().digest(position)
 
     def verify(self, position: int, seal: str) -> None:
-        if position > 0:
-            self.log.verify(position, seal)
+        self.log.verify(position, seal)
 
     def resume(self, position: int) -> None:
         self.log.cut(position)
         self._tracker = None
 
     def check_seal(self, position: int, seal: str) -> None:
-        if position > 0:
-            self._shared().verify(position, seal)
+        self._shared().verify(position, seal)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         tracker = self._tracked()
@@ -187,7 +180,7 @@ class FileSource(Source):
             self._count_rows()
             self._tracker = FileTracker(self.folder, self.end_marker)
             if not self.follow and self.log.listing is None:
-                self.log.append_listing(sorted(self.folder.list_files(), key=lambda file: file.path))
+                self.log.append_listing(self.folder.list_files())
                 self._count_rows()
             units = (unit for unit in self.log.units if unit is not None)
             self._tracker.restore(units, None if self.follow else self.log.listing)
@@ -209,11 +202,8 @@ class FileSource(Source):
         units = self.log.units[start:end]
         if not all(unit is None or unit.is_divisible for unit in units):
             return ()
-        ends = np.cumsum([0 if unit is None else unit.rows for unit in units])
-        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS)
-        goals = ends[-1] * np.arange(1, tasks) / max(tasks, 1)
-        cuts = start + 1 + np.searchsorted(ends, goals)
-        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
+        rows = [0 if unit is None else unit.rows for unit in units]
+        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
 
     # On a worker: reading it.
 
@@ -240,8 +230,8 @@ class FileSource(Source):
         names = self.stream.time_columns
         only_time = replace(self.stream, columns=tuple((name, self.stream.column_type(name)) for name in names))
         try:
-            raw = read_row_groups(path, unit, names)
-        except READ_ERRORS:
+            raw = parquet.read_row_groups(path, unit, names)
+        except parquet.READ_ERRORS:
             return BEFORE_ALL
         return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
 
@@ -267,7 +257,7 @@ class FileSource(Source):
             longest = self.options.max_line
             lines = data.split(b"\n")
             overlong = np.array([len(line) > longest for line in lines], np.bool_)
-            problem = planning.too_long(longest)
+            problem = too_long(longest)
             entries = [(numbers[n], problem, show_bytes(lines[n])) for n in np.flatnonzero(overlong).tolist()]
             yield reject(self.stream, location, entries)
             data = b"\n".join(line for line, is_long in zip(lines, overlong, strict=True) if not is_long)
@@ -278,37 +268,33 @@ class FileSource(Source):
     def _bytes_of(self, unit: FileRange) -> bytes:
         """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
         form = FileFormat(unit.compression, unit.encoding, unit.skips)
-        paths: list[str | None] = [unit.path, None]
-        for path in paths:
-            path = path or self.folder.named_by_inode(InputFile(unit.path, unit.inode))
-            if path is None:
-                continue
-            try:
-                data = read_range(self.folder.full(path), form, unit.begin, unit.end)
-            except OSError:
-                continue
-            if len(data) == unit.end - unit.begin and zlib.crc32(data) == unit.checksum:
-                return form.decode(data) if form.seekable else data
+        for path in self._places_of(unit):
+            with contextlib.suppress(OSError):
+                data = read_range(path, form, unit.begin, unit.end)
+                if len(data) == unit.end - unit.begin and zlib.crc32(data) == unit.checksum:
+                    return form.decode(data)
         raise file_changed(self.folder.full(unit.path))
+
+    def _places_of(self, unit: FileRange) -> Iterator[str]:
+        """Where the file of a unit may lie: under its name, or under the one that it has been given since."""
+        yield self.folder.full(unit.path)
+        if (renamed := self.folder.named_by_inode(unit.path, unit.inode)) is not None:
+            yield self.folder.full(renamed)
 
     # Parquet.
 
     def _path_of_parquet(self, unit: FileRange) -> str:
         """Present location of the file of a unit, with the footer that was planned."""
-        for path in (unit.path, self.folder.named_by_inode(InputFile(unit.path, unit.inode))):
-            if path is None:
-                continue
-            try:
-                if footer_checksum(self.folder.full(path)) == unit.checksum:
-                    return self.folder.full(path)
-            except OSError:
-                continue
+        for path in self._places_of(unit):
+            with contextlib.suppress(OSError):
+                if parquet.footer_checksum(path) == unit.checksum:
+                    return path
         raise file_changed(self.folder.full(unit.path))
 
     def _read_parquet(self, unit: FileRange, location: str, columns: frozenset[str]) -> Chunk:
         path = self._path_of_parquet(unit)
         try:
-            types = types_of(path)
+            types = parquet.types_of(path)
             # Unread columns are read all the same if some of their values might not fit.
             chosen = [
                 name
@@ -316,20 +302,16 @@ class FileSource(Source):
                 if name in columns or name in self.stream.time_columns or not converts_always(types[name], kind)
             ]
             chosen = chosen or [self.stream.columns[0][0]]  # without a column the number of rows is unknown
-            raw = read_row_groups(path, unit, chosen)
+            raw = parquet.read_row_groups(path, unit, chosen)
             chunk = conform(raw, self.stream, location, unit.row)
-        except READ_ERRORS as error:
-            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {why_unreadable(error)}"
-            return replace(
-                reject(self.stream, location, [(unit.row, problem, "")]), reached=self._latest_if_timed(path, unit)
-            )
+        except parquet.READ_ERRORS as error:
+            problem = f"row group {unit.begin} with {unit.rows:,} rows cannot be read: {parquet.why_unreadable(error)}"
+            reached = self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
+            return replace(reject(self.stream, location, [(unit.row, problem, "")]), reached=reached)
         every = frozenset(name for name, _ in self.stream.columns)
         if len(chosen) == len(every):
             return chunk
         return replace(chunk, whole=lambda: self._read_parquet(unit, location, every).rows)
-
-    def _latest_if_timed(self, path: str, unit: FileRange) -> Instant:
-        return self._latest_of(path, unit) if self.stream.time_column is not None else BEFORE_ALL
 
 
 def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> FileOptions:
@@ -340,26 +322,11 @@ def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> Fi
     if compression not in (None, "none", "gzip", "zstd", "bz2"):
         raise arguments.error(f"compression of file() must be 'gzip', 'zstd', 'bz2' or 'none', not '{compression}'")
     name = arguments.option("encoding", str, None)
-    encoding = None if name is None else known_encoding(str(name))
+    encoding = None if name is None else known_encoding(name)
     if name is not None and encoding is None:
         raise arguments.error(f"unknown encoding '{name}' of file(); examples are 'utf-8', 'latin-1', 'utf-16'")
-    header = bool(arguments.option("header", bool, True))
+    header = arguments.option("header", bool, True)
     max_line = arguments.option("max_line", int, 16_777_216)
-    assert isinstance(max_line, int)
     if not 1 <= max_line <= _MOST_LINE:
         raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
-    return FileOptions(
-        stream,
-        None if format_ is None else str(format_),
-        header,
-        None if compression is None else str(compression),
-        encoding,
-        max_line,
-        follow,
-    )
-
-
-def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:
-    """A chunk of rejected entries: row, reason and content of each."""
-    rejected = pl.DataFrame([(location, *row) for row in rows], schema=REJECT_SCHEMA, orient="row")
-    return Chunk(no_rows(stream), rejected, read=len(rows))
+    return FileOptions(stream, format_, header, compression, encoding, max_line, follow)

@@ -19,9 +19,13 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from strandline.connectors.sources.receiver import Receiver, accept_connections, stop_listening
+from strandline.connectors.sources.receiver import accept_connections, stop_listening
+
+if TYPE_CHECKING:
+    from strandline.connectors.sources.http import HttpSource
 
 MAX_HEAD_BYTES = 16 * 1024
 MAX_HEADERS = 100
@@ -40,17 +44,6 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([\t\x20-\x7e\x80-\x
 _LENGTH = re.compile(r"[0-9]{1,15}")
 
 
-@dataclass(frozen=True, slots=True)
-class ListenerOptions:
-    """Endpoint for rows: path, token, limits and receiver."""
-
-    receiver: Receiver
-    path: str
-    token: str | None
-    max_body: int
-    max_connections: int = 256
-
-
 class RequestRefused(Exception):
     """A request with another response than 200."""
 
@@ -63,8 +56,8 @@ class RequestRefused(Exception):
 class Server:
     """Accepts connections until it is closed, each in a thread."""
 
-    def __init__(self, listener: socket.socket, door: ListenerOptions) -> None:
-        self.door = door
+    def __init__(self, listener: socket.socket, source: HttpSource) -> None:
+        self.source = source
         self._listener = listener
         self._closing = threading.Event()
         self._connections: set[socket.socket] = set()
@@ -86,7 +79,7 @@ class Server:
 
     def _welcome(self, connection: socket.socket) -> None:
         with self._lock:
-            is_full = len(self._connections) >= self.door.max_connections or self._closing.is_set()
+            is_full = len(self._connections) >= self.source.max_connections or self._closing.is_set()
             if not is_full:
                 self._connections.add(connection)
         if is_full:
@@ -96,7 +89,7 @@ class Server:
 
     def _serve_one(self, connection: socket.socket) -> None:
         try:
-            ClientConnection(connection, self.door).run()
+            ClientConnection(connection, self.source).run()
         finally:
             with self._lock:
                 self._connections.discard(connection)
@@ -196,8 +189,8 @@ def parse_head(head: bytes) -> Request:
 class ClientConnection:
     """The requests of one connection, one after the other."""
 
-    def __init__(self, connection: socket.socket, door: ListenerOptions) -> None:
-        self._connection, self._door = connection, door
+    def __init__(self, connection: socket.socket, source: HttpSource) -> None:
+        self._connection, self._source = connection, source
         self._buffer = bytearray()
 
     def run(self) -> None:
@@ -231,34 +224,34 @@ class ClientConnection:
             self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         lines = rows_in(self._body(length), request.content_type)
         try:
-            return self._door.receiver.take(lines)
+            return self._source.take(lines)
         except OSError as error:
-            self._door.receiver.failure = error
+            self._source.failure = error
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, f"cannot store the rows: {error}") from None
 
     def _admit(self, request: Request) -> int:
         """The length of the body of a request that may be taken."""
-        door = self._door
+        source = self._source
         length = request.length if request.method == "POST" else 0
-        if request.path != door.path:
-            raise RequestRefused(HTTPStatus.NOT_FOUND, f"send rows to {door.path}")
+        if request.path != source.path:
+            raise RequestRefused(HTTPStatus.NOT_FOUND, f"send rows to {source.path}")
         if request.method != "POST":
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send rows by POST", Allow="POST")
-        if door.token is not None:
+        if source.shown_token is not None:
             shown = request.header("authorization").encode("latin-1")
-            if not hmac.compare_digest(shown, f"Bearer {door.token}".encode()):
+            if not hmac.compare_digest(shown, b"Bearer " + source.shown_token):
                 raise RequestRefused(
                     HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", WWW_Authenticate="Bearer"
                 )
         elif "origin" in request.headers:
             # A page in a browser on this machine reaches this address, too, wherever the page comes from.
             raise RequestRefused(HTTPStatus.FORBIDDEN, "requests from web pages need a token")
-        if door.receiver.received.ended:
+        if source.received.ended:
             raise RequestRefused(HTTPStatus.GONE, "the stream has ended")
-        if door.receiver.is_full:
+        if source.is_full:
             raise RequestRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too many rows are waiting", Retry_After="1")
-        if length > door.max_body:
-            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {door.max_body} bytes at a time")
+        if length > source.max_body:
+            raise RequestRefused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {source.max_body} bytes at a time")
         if request.header("content-encoding", "identity").lower() != "identity":
             raise RequestRefused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "send the body as it is, without Content-Encoding")
         return length
@@ -311,7 +304,7 @@ class ClientConnection:
         self._connection.shutdown(socket.SHUT_WR)
         deadline = time.monotonic() + LINGER_SECONDS
         taken = 0
-        while taken <= self._door.max_body and self._receive(deadline):
+        while taken <= self._source.max_body and self._receive(deadline):
             taken += len(self._buffer)
             self._buffer.clear()
 

@@ -19,14 +19,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Final, Literal
+from typing import ClassVar, Final, Literal
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.feather as feather
 
+from strandline.connectors.sources.base import Chunk, Source
+from strandline.connectors.sources.conversion import conform
 from strandline.core.durable import HeadFile, checksum_file, sync_directory, sync_file
 from strandline.core.errors import SourceError, damaged
 from strandline.core.temporal import Instant
+from strandline.logical.catalog import BaseStream
 
 HEAD: Final = "head"
 _NAME: Final = re.compile(r"(\d{15})-(\d{15})\.(rows|until|batch)\.(-?\d+)\.([0-9a-f]{8})")
@@ -215,6 +219,42 @@ class Journal:
             return feather.read_table(path, memory_map=True)
         except (OSError, pa.ArrowInvalid):
             raise damaged(path) from None
+
+
+class JournalSource(Source):
+    """A source with its rows and promises in a journal."""
+
+    rows_name: ClassVar[str]  # what its rows are called where one is rejected
+
+    def __init__(self, stream: BaseStream, directory: Path | None, journal: Journal | None) -> None:
+        super().__init__(stream, directory)
+        self._journal = journal
+
+    @property
+    def journal(self) -> Journal:
+        assert self._journal is not None, "a running query has a directory for its input"
+        return self._journal
+
+    def identity(self) -> dict[str, object]:
+        return {"function": self.stream.source.function.lower()}
+
+    def verify(self, position: int, seal: str) -> None:
+        if self._journal is not None:
+            self._journal.verify(position)
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        ended = self.journal.ended  # checked first: rows appended before the end are not missed
+        self.journal.look()
+        reached = min(position + limit_rows, self.journal.reach)
+        return reached, ended and reached == self.journal.reach
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        for position, entry in self.journal.between(start, end):
+            if isinstance(entry, pa.Table):
+                location = f"{self.rows_name} of {self.stream.name}"
+                yield conform(pl.DataFrame(entry), self.stream, location, position + 1)
+            else:
+                yield Chunk(pl.DataFrame(), promise=entry)
 
 
 def write_tables(tables: Iterable[pa.Table], path: Path) -> None:

@@ -15,11 +15,10 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
-from strandline.connectors.sources.conversion import SHOWN_CHARACTERS, conform
+from strandline.connectors.sources.base import Chunk
+from strandline.connectors.sources.conversion import conform, reject, show_bytes
 from strandline.logical.catalog import BaseStream
-from strandline.runtime.kernels.batch import FROM, UNTIL, Mask
-from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.batch import Mask
 
 _GROUP = 1_000  # lines parsed together where some are rejected
 _OBJECT = re.compile(rb"\s*\{")
@@ -43,7 +42,7 @@ def conform_lines(
     that do not come from the objects, a row per line.
     """
     declared = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
-    frame = _parse(data, declared, len(numbers))
+    frame = None if _may_have_half_pair(data) else _parse(data, declared, len(numbers))
     if frame is not None:
         yield conform(_side_by_side(frame, beside), stream, location, numbers)
         return
@@ -57,28 +56,16 @@ def conform_lines(
         yield conform(_side_by_side(frame, others), stream, location, numbers.filter(sound))
     broken = [n for n, reason in enumerate(reasons) if reason is not None and not (skip_empty and not lines[n].strip())]
     if broken:
-        rejected = pl.DataFrame(
-            {
-                "place": [location] * len(broken),
-                "row": numbers.gather(broken).cast(pl.Int64),
-                "reason": [reasons[n] for n in broken],
-                "content": [show_line(lines[n]) for n in broken],
-            },
-            schema=REJECT_SCHEMA,
-        )
-        yield Chunk(no_rows(stream), rejected, read=len(broken))
+        yield reject(stream, location, [(numbers[n], reasons[n] or "", show_bytes(lines[n])) for n in broken])
 
 
-def show_line(line: bytes) -> str:
-    """The beginning of a bad line; a byte that is no text is written as \\xff."""
-    return line[:SHOWN_CHARACTERS].decode("utf-8", "backslashreplace")
+def _may_have_half_pair(data: bytes) -> bool:
+    return b"\\" in data and (b"\\ud" in data or b"\\uD" in data)
 
 
 def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFrame | None:
-    """Objects of lines; None if some line is none, or needs a closer check."""
-    if b"\\" in data and (b"\\ud" in data or b"\\uD" in data):
-        return None
-    if not _begins_with_object(data):
+    """Objects of lines, of which none has half a surrogate pair; None if some line is no object."""
+    if not _OBJECT.match(data):  # Polars decompresses input that begins like a compressed file, whatever it is
         return None
     try:
         frame = pl.read_ndjson(io.BytesIO(data), schema=schema)
@@ -87,18 +74,13 @@ def _parse(data: bytes, schema: dict[str, pl.String], count: int) -> pl.DataFram
     return frame if frame.height == count else None
 
 
-def _begins_with_object(data: bytes) -> bool:
-    """Polars decompresses input that begins like a compressed file, whatever it is."""
-    return _OBJECT.match(data) is not None
-
-
 def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | None]:
     """Reason why each line is rejected; None for those that are not."""
     reasons: list[str | None] = []
     for first in range(0, len(lines), _GROUP):
         group = lines[first : first + _GROUP]
         data = b"\n".join(group)
-        if _parse(data, schema, len(group)) is not None:
+        if not _may_have_half_pair(data) and _parse(data, schema, len(group)) is not None:
             reasons += [None] * len(group)
             continue
         texts = pl.Series([_decoded(line) for line in group], dtype=pl.String)
@@ -106,7 +88,7 @@ def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | Non
         likely = _are_objects(texts) & ~halves
         # Two parsers do not agree on every odd line; the one that reads decides.
         together = [line for line, is_likely in zip(group, likely, strict=True) if is_likely]
-        agreed = _reads(b"\n".join(together), schema, len(together))
+        agreed = _parse(b"\n".join(together), schema, len(together)) is not None
         for line, text, half, is_likely in zip(group, texts, halves, likely, strict=True):
             if text is None:
                 reasons.append(_NO_TEXT)
@@ -115,7 +97,8 @@ def _reasons(lines: list[bytes], schema: dict[str, pl.String]) -> list[str | Non
             elif is_likely and agreed:
                 reasons.append(None)
             else:
-                reasons.append(None if _may_be_json(text) and _reads(line, schema, 1) else _NO_OBJECT)
+                is_object = _may_be_json(text) and _parse(line, schema, 1) is not None
+                reasons.append(None if is_object else _NO_OBJECT)
     return reasons
 
 
@@ -156,22 +139,5 @@ def _are_objects(texts: pl.Series) -> Mask:
     return objects
 
 
-def _reads(data: bytes, schema: dict[str, pl.String], count: int) -> bool:
-    """True if Polars parses these lines, of which none has half a surrogate pair."""
-    if not _begins_with_object(data):
-        return False
-    try:
-        return pl.read_ndjson(io.BytesIO(data), schema=schema).height == count
-    except _NOT_READ:
-        return False
-
-
 def _side_by_side(frame: pl.DataFrame, beside: pl.DataFrame | None) -> pl.DataFrame:
     return frame if beside is None else frame.hstack(beside)
-
-
-def no_rows(stream: BaseStream) -> pl.DataFrame:
-    """No row of a stream, with its declared columns and its times."""
-    interval = (FROM, UNTIL)[: len(stream.time_columns)]
-    payload = {name: polars_type(kind) for name, kind in stream.columns}
-    return pl.DataFrame(schema={**payload, **dict.fromkeys(interval, pl.Int64())})

@@ -7,15 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments, split_evenly
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.sources.kafka_offsets import OffsetLog, PartitionRead, ReadRound, fair_shares
 from strandline.connectors.sources.kafka_topic import Messages, Topic
 from strandline.connectors.traits import Needs, Traits
-from strandline.core.errors import SourceError, Span, damaged
+from strandline.core.errors import Span, at_place, damaged
 from strandline.core.security.allow import Reach
 from strandline.core.security.kafka import kafka_reaches
 from strandline.core.temporal import SECOND, instant
@@ -45,21 +44,19 @@ class KafkaSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        arguments = SourceArguments(stream)
+        arguments = SourceArguments(stream.source)
         servers = str(arguments.positional(0, "the brokers, as in kafka('localhost:9092', topic => 'trades')"))
         name = arguments.option("topic", str, None)
         self.format = arguments.option("format", str, "json")
-        self.start = str(arguments.option("start", str, "earliest"))
+        self.start = arguments.option("start", str, "earliest")
         self.until = arguments.option("until", str, None)
-        max_rows = arguments.option("max_rows", int, None)
+        self.max_rows = arguments.option("max_rows", int, None)
         group = arguments.option("group_id", str, "strandline")
-        settings = {key: arguments.left.pop(key) for key in list(arguments.left) if "." in key}
+        self.settings = arguments.dotted()
         arguments.done(most=1)
         if name is None:
             raise arguments.error("kafka() needs a topic: kafka('localhost:9092', topic => 'trades')")
-        self.max_rows = max_rows if isinstance(max_rows, int) else None
-        self.settings = settings
-        self.topic = Topic(servers, str(name), {"group.id": group, **settings})
+        self.topic = Topic(servers, name, {"group.id": group, **self.settings})
         self.log = OffsetLog(directory)
         self._looked = self._asked_partitions = -1e9
         self._rows_seen: dict[int, float] = {}
@@ -80,7 +77,7 @@ class KafkaSource(Source):
         }
 
     def check(self, span: Span | None) -> None:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         if self.format != "json":
             raise arguments.error(f"format of kafka() must be 'json', not '{self.format}'")
         if self.until not in (None, "latest"):
@@ -96,10 +93,8 @@ class KafkaSource(Source):
             message = f"start of kafka() must be 'earliest', 'latest' or '2024-01-01 00:00:00', not '{self.start}'"
             raise arguments.error(message) from None
         try:
-            self.topic.partitions()
-        except SourceError as error:
-            error.span = span
-            raise
+            with at_place(span):
+                self.topic.partitions()
         finally:
             self.topic.close()
 
@@ -178,20 +173,15 @@ class KafkaSource(Source):
 
     def _news_of_partitions(self, offsets: Mapping[int, int]) -> dict[int, int]:
         """Partitions that were added, from their first message on; checks that no unread message was deleted. A bounded
-        read has the partitions of its start, so none is added.
-
-        A reading with an end is one of what was there when it began, so there is nothing to add to it.
-        """
+        read has the partitions of its start, so none is added."""
         partitions = self.topic.partitions()
         first = self.topic.offsets("earliest", partitions)
         for partition, offset in offsets.items():
             if first.get(partition, offset) > offset:
                 raise self.topic.gone(partition, offset, first[partition])
-        return (
-            {}
-            if self.log.ends is not None
-            else {partition: first[partition] for partition in partitions if partition not in offsets}
-        )
+        if self.log.ends is not None:
+            return {}
+        return {partition: first[partition] for partition in partitions if partition not in offsets}
 
     def _resting(
         self, last: ReadRound, after: Mapping[int, int], waiting: Mapping[int, int], now: float
@@ -213,10 +203,8 @@ class KafkaSource(Source):
         return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
-        ends = np.cumsum([reading.end - reading.begin for reading in self.log.readings(start, end)])
-        tasks = min(tasks, int(ends[-1]) // PIECE_ROWS) if len(ends) else 0
-        cuts = start + 1 + np.searchsorted(ends, ends[-1] * np.arange(1, tasks) / tasks) if tasks > 1 else ()
-        return tuple(sorted({int(cut) for cut in cuts if start < cut < end}))
+        rows = [reading.end - reading.begin for reading in self.log.readings(start, end)]
+        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
 
     def brings_rows(self, start: int, end: int) -> bool:
         return bool(self.log.readings(start, end))

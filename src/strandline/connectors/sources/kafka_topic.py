@@ -17,12 +17,12 @@ from strandline.connectors.sources.kafka_offsets import PartitionRead
 from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
-from strandline.logical.catalog import Argument
 
 ANSWER_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
+_CONSUMER_ONLY = ("enable.auto.commit", "enable.partition.eof", "auto.offset.reset", "fetch.wait.max.ms", "group.id")
 
 # Pool of idle consumers of this process: connecting for each batch would cost more than reading it. A consumer in use
 # is out of the pool, so that no two threads share one.
@@ -87,10 +87,10 @@ class Messages:
 class Topic:
     """Client of one topic in one process; connects on first use."""
 
-    def __init__(self, servers: str, name: str, settings: Mapping[str, Argument]) -> None:
+    def __init__(self, servers: str, name: str, settings: Mapping[str, str | Secret]) -> None:
         self.servers = servers
         self.name = name
-        self.settings = {key: _as_text(value) for key, value in settings.items()}
+        self.settings = settings
         self._admin: Any = None
         self._said: list[str] = []
 
@@ -136,14 +136,8 @@ class Topic:
         kind = admin.OffsetSpec.for_timestamp(what) if isinstance(what, int) else spec[what]
         try:
             if self._admin is None:
-                ours = (
-                    "enable.auto.commit",
-                    "enable.partition.eof",
-                    "auto.offset.reset",
-                    "fetch.wait.max.ms",
-                    "group.id",
-                )
-                self._admin = admin.AdminClient({k: v for k, v in self._configuration().items() if k not in ours})
+                settings = {k: v for k, v in self._configuration().items() if k not in _CONSUMER_ONLY}
+                self._admin = admin.AdminClient(settings)
             asked = self._admin.list_offsets(
                 {module.TopicPartition(self.name, partition): kind for partition in partitions},
                 isolation_level=self._isolation(module),
@@ -293,9 +287,3 @@ class Topic:
 
     def _last_words(self) -> str | None:
         return f"Last error: {self._said[-1]}." if self._said else None
-
-
-def _as_text(value: Argument) -> str | Secret:
-    if isinstance(value, Secret):
-        return value
-    return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -12,8 +12,8 @@ from typing import Final
 import polars as pl
 
 from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, House, events_of
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
-from strandline.connectors.sources.clock import first_start, now
+from strandline.connectors.sources.base import Chunk, SourceArguments
+from strandline.connectors.sources.clock import GeneratedSource
 from strandline.connectors.sources.conversion import conform, converts_always
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -25,7 +25,7 @@ AT_ONCE: Final = 2**18  # events: their columns stay near the processor
 PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
 
 
-class NexmarkSource(Source):
+class NexmarkSource(GeneratedSource):
     """`nexmark('bid', events => 100000, rate => 10000, seed => 0, start => '2015-07-15 00:00:00', pace => false,
     disorder => 1)`; the other kinds are 'person' and 'auction'.
 
@@ -37,23 +37,22 @@ class NexmarkSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        self._began: Instant | None = None
-        arguments = SourceArguments(stream)
-        self.kind = _kind(arguments)
-        events = arguments.option("events", (int, NoneType), 100000)
+        arguments = SourceArguments(stream.source)
+        kind = arguments.positional(0, "a kind of event: nexmark('person'), nexmark('auction') or nexmark('bid')")
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise arguments.error(f"the kind of nexmark() must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
+        self.kind = kind
+        self.total = arguments.option("events", (int, NoneType), 100000)
         rate = arguments.option("rate", (int, float, str), 10000)
         seed = arguments.option("seed", int, 0)
-        start = arguments.option("start", (str, NoneType), "2015-07-15 00:00:00")
-        self.pace = bool(arguments.option("pace", bool, False))
+        self._start = arguments.option("start", (str, NoneType), "2015-07-15 00:00:00")
+        self.pace = arguments.option("pace", bool, False)
         disorder = arguments.option("disorder", int, 1)
         arguments.done(most=1)
-        assert isinstance(events, int | None) and isinstance(seed, int) and isinstance(disorder, int)
-        if (events is not None and events < 0) or disorder < 1:
+        if (self.total is not None and self.total < 0) or disorder < 1:
             raise arguments.error("events of nexmark() must be at least 0, its disorder at least 1")
         if disorder > 1 and disorder % SHUFFLE == 0:
             raise arguments.error(f"disorder of nexmark() must not be a multiple of {SHUFFLE}")
-        self.events = events
-        self._start = None if start is None else str(start)
         try:
             per_second = Fraction(str(rate))
             at = 0 if self._start is None else instant(self._start)
@@ -73,23 +72,16 @@ class NexmarkSource(Source):
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:
             if name not in KINDS[self.kind]:
-                raise SourceArguments(self.stream, span).error(
+                raise SourceArguments(self.stream.source, span).error(
                     f'nexmark() has no column "{name}"; a {self.kind} has {", ".join(KINDS[self.kind])}'
                 )
 
     @property
     def house(self) -> House:
-        return self._house if self._start is not None else replace(self._house, start=self._clock_start())
+        return self._house if self._start is not None else replace(self._house, start=self.began)
 
-    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        end = position + limit_rows
-        if self.pace:
-            elapsed = Fraction(now() - self._clock_start(), SECOND)
-            end = min(end, int(elapsed * self._house.rate))
-        if self.events is not None:
-            end = min(end, self.events)
-        end = max(end, position)
-        return end, end == self.events
+    def rows_by(self, elapsed_us: int) -> int:
+        return int(Fraction(elapsed_us, SECOND) * self._house.rate)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for begin in range(start, end, AT_ONCE):
@@ -118,15 +110,3 @@ class NexmarkSource(Source):
         tail = max(start, end - 2 * (self._house.disorder + EPOCH))
         event = events_of(self.house, self.kind, tail, end).event
         return int(self.house.time(event).max()) if len(event) else BEFORE_ALL
-
-    def _clock_start(self) -> Instant:
-        if self._began is None:
-            self._began = first_start(self.directory)
-        return self._began
-
-
-def _kind(arguments: SourceArguments) -> str:
-    kind = arguments.positional(0, "a kind of event: nexmark('person'), nexmark('auction') or nexmark('bid')")
-    if not isinstance(kind, str) or kind not in KINDS:
-        raise arguments.error(f"the kind of nexmark() must be one of {', '.join(map(repr, KINDS))}, not {kind!r}")
-    return kind

@@ -46,8 +46,7 @@ def write_runs(
 def _write_run(
     batches: list[pa.RecordBatch], directory: Path, columns: Sequence[tuple[str, Type]], time: str | None
 ) -> str:
-    frame = pl.from_arrow(pa.Table.from_batches(batches))
-    assert isinstance(frame, pl.DataFrame)
+    frame = pl.DataFrame(pa.Table.from_batches(batches))
     frame = frame.select(_typed(name, frame.schema[name], kind) for name, kind in columns)
     if time is not None:
         frame = frame.sort(_key(time), maintain_order=True)
@@ -83,16 +82,13 @@ def merged(paths: Sequence[Path], time: str | None, piece_rows: int = RUN_ROWS) 
     bounds = [[0, *end.tolist(), run.num_rows] for end, run in zip(ends, runs, strict=True)]
     for number in range(len(bounds[0]) - 1):
         parts = [run.slice(b[number], b[number + 1] - b[number]) for run, b in zip(runs, bounds, strict=True)]
-        frame = pl.from_arrow(pa.concat_tables(parts))
-        assert isinstance(frame, pl.DataFrame)
+        frame = pl.DataFrame(pa.concat_tables(parts))
         if frame.height:
             yield frame.sort(_key(time), maintain_order=True).to_arrow()
 
 
 def _keys(run: pa.Table, time: str) -> Times:
-    frame = pl.from_arrow(run.select([time]))
-    assert isinstance(frame, pl.DataFrame)
-    return frame.select(_key(time)).to_series().to_numpy()
+    return pl.DataFrame(run.select([time])).select(_key(time)).to_series().to_numpy()
 
 
 def _cuts(keys: Sequence[Times], piece_rows: int) -> Times:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
-from strandline.connectors.sources.clock import first_start, now
+from strandline.connectors.sources.base import Chunk, SourceArguments
+from strandline.connectors.sources.clock import GeneratedSource
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -24,33 +23,7 @@ _STREAM_SEEDS = 0xA24BAED4963EE407
 _ALL = 2**62  # rows: practically unbounded
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    rate: float
-    total: int | None
-    start: str | None
-    keys: tuple[int, ...]
-    seed: int
-    pace: bool
-    burst: float
-    burst_seconds: float
-
-    def rows_by(self, seconds: float) -> int:
-        """Number of rows after this many seconds."""
-        early = min(seconds, self.burst_seconds)
-        return int(early * self.rate * self.burst + (seconds - early) * self.rate)
-
-    def instants_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Times of rows, in microseconds from the beginning."""
-        fast = self.rate * self.burst
-        early = np.minimum(number, self.burst_seconds * fast)
-        instants: npt.NDArray[np.int64] = np.floor(
-            early * (SECOND / fast) + (number - early) * (SECOND / self.rate)
-        ).astype(np.int64)
-        return instants
-
-
-class RateSource(Source):
+class RateSource(GeneratedSource):
     """`rate(rows_per_second => 100, total => NULL, start => NULL, keys => 10, seed => 0, pace => true)`.
 
     Row n has time `start + n / rows_per_second`. A column named `value` is n, `key` is a number below `keys`, `random`
@@ -64,89 +37,67 @@ class RateSource(Source):
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
-        self._began: int | None = None
-
-    def check(self, span: Span | None) -> None:
-        options = self._options(span)
-        arguments = SourceArguments(self.stream, span)
-        keys = _key_names(options)
-        for name, kind in self.stream.columns:
-            if name == self.stream.time_column:
-                continue
-            if name not in ("value", "random", *keys):
-                raise arguments.error(
-                    f'rate() has no column "{name}"; it has value, random, {", ".join(keys)} and the time'
-                )
-            if not is_numeric(kind):
-                raise arguments.error(
-                    f'column "{name}" of rate() is {DOUBLE if name == "random" else BIGINT}, not {kind}'
-                )
-
-    def _options(self, span: Span | None = None) -> _Options:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(stream.source)
         rate = arguments.option("rows_per_second", (int, float, str), 100)
-        total = arguments.option("total", int, None)
-        start = arguments.option("start", str, None)
+        self.total = arguments.option("total", int, None)
+        self.start = arguments.option("start", str, None)
         keys = arguments.option("keys", (int, list), 10)
-        seed = arguments.option("seed", int, 0)
-        pace = arguments.option("pace", bool, True)
+        self.seed = arguments.option("seed", int, 0)
+        self.pace = arguments.option("pace", bool, True)
         burst = arguments.option("burst", (int, float, str), 1)
         burst_seconds = arguments.option("burst_seconds", (int, float, str), 0)
         arguments.done(most=0)
         try:
-            numbers = [float(item) for item in (rate, burst, burst_seconds)]  # type: ignore[arg-type]
-            listed = tuple(int(item) for item in (keys if isinstance(keys, list) else [keys]))  # type: ignore[arg-type]
-            if start is not None:
-                instant(str(start))
+            self.rate, self.burst, self.burst_seconds = map(float, (rate, burst, burst_seconds))
+            self.keys = [int(item) for item in (keys if isinstance(keys, list) else [keys])]
+            if self.start is not None:
+                instant(self.start)
         except (ValueError, TypeError) as error:
             raise arguments.error(f"invalid option of rate(): {error}") from None
-        if numbers[0] <= 0 or numbers[1] <= 0 or numbers[2] < 0 or not listed or min(listed) <= 0:
+        if min(self.rate, self.burst, *self.keys) <= 0 or self.burst_seconds < 0 or not self.keys:
             raise arguments.error("rows_per_second, keys and burst of rate() must be greater than 0")
-        assert isinstance(seed, int) and (total is None or isinstance(total, int))
-        begin = None if start is None else str(start)
-        return _Options(numbers[0], total, begin, listed, seed, bool(pace), numbers[1], numbers[2])
+        self.key_names = [f"key{number or ''}" for number in (0, *range(2, len(self.keys) + 1))]
 
-    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        options = self._options()
-        end = position + limit_rows
-        if options.pace:
-            end = min(end, options.rows_by((now() - self._clock_start()) / SECOND))
-        if options.total is not None:
-            end = min(end, options.total)
-        end = max(end, position)
-        return end, end == options.total
+    def check(self, span: Span | None) -> None:
+        arguments = SourceArguments(self.stream.source, span)
+        for name, kind in self.stream.columns:
+            if name == self.stream.time_column:
+                continue
+            if name not in ("value", "random", *self.key_names):
+                others = ", ".join(self.key_names)
+                raise arguments.error(f'rate() has no column "{name}"; it has value, random, {others} and the time')
+            if not is_numeric(kind):
+                expected = DOUBLE if name == "random" else BIGINT
+                raise arguments.error(f'column "{name}" of rate() is {expected}, not {kind}')
+
+    def rows_by(self, elapsed_us: int) -> int:
+        seconds = elapsed_us / SECOND
+        early = min(seconds, self.burst_seconds)
+        return int(early * self.rate * self.burst + (seconds - early) * self.rate)
+
+    def _instants_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Times of rows, in microseconds from the beginning."""
+        fast = self.rate * self.burst
+        early = np.minimum(number, self.burst_seconds * fast)
+        instants = np.floor(early * (SECOND / fast) + (number - early) * (SECOND / self.rate))
+        return instants.astype(np.int64)
 
     def rows_left(self, position: int) -> int | None:
-        options = self._options()
-        return self.advance(position, _ALL)[0] - position if options.pace or options.total is not None else None
+        return self.advance(position, _ALL)[0] - position if self.pace or self.total is not None else None
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        options = self._options()
         number = np.arange(start, end, dtype=np.int64)
-        drawn = mix(mix(number.view(np.uint64)) ^ np.uint64(options.seed * _STREAM_SEEDS % 2**64))
+        drawn = mix(mix(number.view(np.uint64)) ^ np.uint64(self.seed * _STREAM_SEEDS % 2**64))
         random = mix(drawn)
         made = {"value": number, "random": (random >> np.uint64(11)).astype(np.float64) / 2.0**53}
-        for name, cardinality in zip(_key_names(options), options.keys, strict=True):
+        for name, cardinality in zip(self.key_names, self.keys, strict=True):
             made[name] = (drawn % np.uint64(cardinality)).astype(np.int64)
             drawn = random = mix(random)
         time_column = self.stream.time_column
         if time_column is not None:
-            made[time_column] = self._time_start() + options.instants_of(number)
+            began = instant(self.start) if self.start is not None else self.began
+            made[time_column] = began + self._instants_of(number)
         frame = pl.DataFrame({name: made[name] for name, _ in self.stream.columns})
         if time_column is not None and self.stream.column_type(time_column).name == "TIMESTAMP":
             frame = frame.with_columns(pl.col(time_column).cast(pl.Datetime("us")))
         yield conform(frame, self.stream, f"rate of {self.stream.name}", start + 1)
-
-    def _time_start(self) -> int:
-        start = self._options().start
-        return instant(start) if start is not None else self._clock_start()
-
-    def _clock_start(self) -> int:
-        """Time of the first start of the query; a replay must see the same times."""
-        if self._began is None:
-            self._began = first_start(self.directory)
-        return self._began
-
-
-def _key_names(options: _Options) -> list[str]:
-    return [f"key{number or ''}" for number in (0, *range(2, len(options.keys) + 1))]

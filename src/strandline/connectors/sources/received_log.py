@@ -21,7 +21,7 @@ import polars as pl
 
 from strandline.connectors.sources.base import Chunk
 from strandline.connectors.sources.json_lines import conform_lines
-from strandline.core.durable import HeadFile, sync_directory
+from strandline.core.durable import HeadFile, read_file, sync_directory, write_all
 from strandline.core.errors import SourceError, damaged
 from strandline.logical.catalog import BaseStream
 
@@ -78,11 +78,12 @@ class ReceivedLog:
     def _look(self) -> int:
         """Scan the files; returns the length of the last file up to the end of its last complete block."""
         self._starts = self._found()
-        head = self._read_head()
-        if head is None:
+        value = self._head.read()
+        if value is None:
             if self._starts:
                 raise damaged(self._head.path)
             return 0
+        head = ReceivedHead(*value)
         self.ended = head.ended
         self._starts = [start for start in self._starts if start >= head.first]  # an older one was about to be removed
         if not self._starts or self._starts[0] > head.first:
@@ -91,7 +92,7 @@ class ReceivedLog:
         for number, start in enumerate(self._starts):
             if start != lines:  # the file before it has too many, or too few
                 raise damaged(self._path(self._starts[number - 1]), self._head.path)
-            data = _read(self._path(start))
+            data = read_file(self._path(start))
             size = 0
             for count, end, _ in _blocks(data):
                 lines, size = lines + count, end
@@ -103,10 +104,6 @@ class ReceivedLog:
             raise damaged(self._path(head.start), self._head.path)
         self.written = self.kept = lines
         return size
-
-    def _read_head(self) -> ReceivedHead | None:
-        value = self._head.read()
-        return None if value is None else ReceivedHead(*value)
 
     def _write_head(self, size: int) -> None:
         self._head.write(ReceivedHead(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
@@ -129,13 +126,11 @@ class ReceivedLog:
         with self._writing:
             if self._file is None:
                 raise OSError("the stream is closed")
-            before = self._size
             try:
                 self._write(_block(lines))
             except OSError:
                 # A full disk: the rest of a block would be taken for a part of the next one.
-                os.truncate(self._path(self._starts[-1]), before)
-                self._size = before
+                os.truncate(self._path(self._starts[-1]), self._size)
                 raise
             self.written += len(lines)
             mine = self.written
@@ -145,11 +140,8 @@ class ReceivedLog:
 
     def _write(self, data: bytes) -> None:
         assert self._file is not None
-        left = memoryview(data)
-        while left:
-            count = os.write(self._file, left)
-            self._size += count
-            left = left[count:]
+        write_all(self._file, data)
+        self._size += len(data)
 
     def _flush(self) -> None:
         with self._writing:
@@ -248,7 +240,7 @@ class ReceivedLog:
 
     def _lines_of(self, first: int) -> list[bytes]:
         """The lines of a file, as far as its blocks are whole."""
-        return [line for _, _, lines in _blocks(_read(self._path(first))) for line in lines.split(b"\n")]
+        return [line for _, _, lines in _blocks(read_file(self._path(first))) for line in lines.split(b"\n")]
 
     def _found(self) -> list[int]:
         names = self.directory.iterdir() if self.directory.exists() else ()
@@ -274,10 +266,3 @@ def _blocks(data: bytes) -> Iterator[tuple[int, int, bytes]]:
             return
         yield count, end, lines
         at = end
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        raise damaged(path) from None

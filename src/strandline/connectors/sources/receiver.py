@@ -1,4 +1,4 @@
-"""Common part of sources that receive: an address, lines from bytes, and a backlog limit."""
+"""Common part of sources that receive: an address, a log of lines, and a backlog limit."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from strandline.connectors.sources.base import Chunk, SourceArguments
+from strandline.connectors.sources.base import Chunk, Source, SourceArguments
 from strandline.connectors.sources.received_log import ReceivedLog
 from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import Host, Reach
 from strandline.core.security.secret import Secret
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import Argument, BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, SourceCall
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
@@ -31,12 +31,6 @@ def address_of(arguments: SourceArguments) -> tuple[str, int]:
     if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
         raise arguments.error(f"invalid address '{text}'; write {function}('localhost:9999')")
     return host.strip("[]") or "127.0.0.1", int(port)
-
-
-def address_reached(call: SourceCall) -> list[Reach]:
-    """Resource of a source at an address, whether it connects or listens there."""
-    stream = BaseStream("", (), call, None)
-    return [Host(*address_of(SourceArguments(stream)))]
 
 
 def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
@@ -65,21 +59,6 @@ def _is_loopback(address: str) -> bool:
         return False
 
 
-def listen(function: str, host: str, port: int, token: Secret | None) -> socket.socket:
-    """A socket that waits for connections at an address."""
-    try:
-        places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        # A name may have addresses of both families; clients with only one mostly have IPv4.
-        family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
-        # Checked again for the address itself: the name may resolve differently by now.
-        refuse_open_door(function, str(where[0]), token, None)
-        listener = socket.create_server((str(where[0]), port), family=family, reuse_port=False, backlog=128)
-        listener.settimeout(GLANCE_SECONDS)
-        return listener
-    except (OSError, UnicodeError) as error:
-        raise address_taken(host, port, error) from None
-
-
 def accept_connections(
     listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
 ) -> None:
@@ -105,37 +84,63 @@ def stop_listening(listener: socket.socket) -> None:
     listener.close()
 
 
-def address_taken(host: str, port: int, error: OSError | UnicodeError) -> SourceError:
-    return SourceError(
-        f"cannot listen on {host}:{port}: {getattr(error, 'strerror', None) or error}",
-        code="address-unusable",
-        hint="Another process may be listening there; stop it, or choose another port.",
-    )
+class ReceivingSource(Source):
+    """A source at an address. Its threads write what they receive to a log, and leave their failure for `advance`."""
 
-
-class Receiver:
-    """Received input of a source, and the failure of its receiver."""
-
-    def __init__(self, stream: BaseStream, directory: Path | None, end_marker: Argument, most_bytes: Argument) -> None:
-        assert isinstance(most_bytes, int)
-        self.stream = stream
-        self._in_memory = directory is None
-        self._temporary: Path | None = None
+    def __init__(self, stream: BaseStream, directory: Path | None, arguments: SourceArguments) -> None:
+        super().__init__(stream, directory)
+        self.function = stream.source.function.lower()
+        self.host, self.port = address_of(arguments)
+        self.token = arguments.secret(arguments.option("token", (str, Secret), None), "token")
+        self.max_connections: int = arguments.option("max_connections", int, 256)
+        # Limit of unread bytes on disk; senders must wait beyond it.
+        self.max_backlog: int = arguments.option("max_backlog", int, 1_073_741_824)
+        end_marker = arguments.option("end_marker", str, None)
+        arguments.done(most=1)
+        self.end_marker = None if end_marker is None else end_marker.encode()
         self.received = ReceivedLog(directory / "received" if directory is not None else Path())
-        self.end_marker = str(end_marker).encode() if end_marker is not None else None
-        self.most_bytes = most_bytes  # limit of unread bytes on disk; senders must wait beyond it
         self.failure: Exception | None = None
+        self.shown_token: bytes | None = None  # what clients must send
+        self._temporary: Path | None = None
+
+    @classmethod
+    def reaches(cls, call: SourceCall) -> list[Reach]:
+        return [Host(*address_of(SourceArguments(call)))]  # whether it connects or listens there
+
+    def identity(self) -> dict[str, object]:
+        return {"function": self.function}  # the address and the token do not determine the rows
+
+    def check(self, span: Span | None) -> None:
+        if self.max_connections < 1:
+            arguments = SourceArguments(self.stream.source, span)
+            raise arguments.error(f"max_connections of {self.function}() must be at least 1")
+
+    # On the driver: receiving.
 
     def open(self) -> None:
-        if self._in_memory:
-            self._temporary = temporary_directory("received")
-            self.received.directory = self._temporary
+        if self.directory is None:
+            self.received.directory = self._temporary = temporary_directory("received")
         self.received.open()
 
-    def verify(self, position: int) -> None:
-        """Check that the unread input is intact."""
-        if not self._in_memory:
-            self.received.check(position)
+    def listen(self) -> socket.socket:
+        """A socket that waits for connections at the address; the system chooses the port if it is 0."""
+        self.shown_token = None if self.token is None else self.token.reveal().encode()
+        try:
+            places = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            # A name may have addresses of both families; clients with only one mostly have IPv4.
+            family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
+            # Checked again for the address itself: the name may resolve differently by now.
+            refuse_open_door(self.function, str(where[0]), self.token, None)
+            listener = socket.create_server((str(where[0]), self.port), family=family, reuse_port=False, backlog=128)
+        except (OSError, UnicodeError) as error:
+            raise SourceError(
+                f"cannot listen on {self.host}:{self.port}: {getattr(error, 'strerror', None) or error}",
+                code="address-unusable",
+                hint="Another process may be listening there; stop it, or choose another port.",
+            ) from None
+        listener.settimeout(GLANCE_SECONDS)
+        self.port = listener.getsockname()[1]
+        return listener
 
     def close(self) -> None:
         self.received.close()
@@ -145,7 +150,7 @@ class Receiver:
     @property
     def is_full(self) -> bool:
         """True if the backlog has reached its limit."""
-        return self.received.waiting_bytes() >= self.most_bytes
+        return self.received.waiting_bytes() >= self.max_backlog
 
     def take(self, lines: list[bytes]) -> int:
         """Keep lines up to the one that ends the stream; how many they were."""
@@ -158,6 +163,11 @@ class Receiver:
             self.received.end()
         return sum(1 for line in stripped if line)
 
+    def verify(self, position: int, seal: str) -> None:
+        """Check that the unread input is intact."""
+        if self.directory is not None:
+            self.received.check(position)
+
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         if self.failure is not None:
             if isinstance(self.failure, SourceError):
@@ -169,7 +179,9 @@ class Receiver:
             )
         return self.received.advance(position, limit_rows)
 
-    def read(self, start: int, end: int) -> Iterator[Chunk]:
+    # On a worker.
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         location = f"{self.stream.source.function} of {self.stream.name}"
         yield from self.received.read(start, end, self.stream, location)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from strandline.connectors.arguments import text_of
 from strandline.connectors.sources.base import Chunk, Source, SourceArguments
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
-from strandline.logical.catalog import Argument
 
 
 class RowsSource(Source):
@@ -19,7 +19,7 @@ class RowsSource(Source):
     traits = Traits(True, True, True, "the rows are in the statement")
 
     def check(self, span: Span | None) -> None:
-        arguments = SourceArguments(self.stream, span)
+        arguments = SourceArguments(self.stream.source, span)
         arguments.done(most=len(self.stream.source.arguments))
         width = len(self.stream.columns)
         for number, row in enumerate(self.stream.source.arguments, 1):
@@ -37,13 +37,7 @@ class RowsSource(Source):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         rows = [row for row in self.stream.source.arguments[start:end] if isinstance(row, list)]
         texts = {
-            name: pl.Series(name, [_text(row[i]) for row in rows], dtype=pl.String)
+            name: pl.Series(name, [None if row[i] is None else str(text_of(row[i])) for row in rows], dtype=pl.String)
             for i, (name, _) in enumerate(self.stream.columns)
         }
         yield conform(pl.DataFrame(texts), self.stream, f"rows of {self.stream.name}", start + 1)
-
-
-def _text(value: Argument) -> str | None:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return None if value is None else str(value)

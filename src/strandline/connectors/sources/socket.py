@@ -7,27 +7,22 @@ import hmac
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from strandline.connectors.sources.base import Chunk, Source, SourceArguments
+from strandline.connectors.sources.base import SourceArguments
 from strandline.connectors.sources.receiver import (
     GLANCE_SECONDS,
     LineBuffer,
-    Receiver,
+    ReceivingSource,
     accept_connections,
-    address_of,
-    address_reached,
-    listen,
     refuse_open_door,
     stop_listening,
 )
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.core.log import INFO, INPUT, log_event
-from strandline.core.security.allow import Reach
-from strandline.core.security.secret import Secret
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream
 
 CONNECT_SECONDS = 5.0
 RETRY_SECONDS = 0.5
@@ -36,7 +31,7 @@ LONGEST_TOKEN = 4096
 RECEIVE_BYTES = 2**20
 
 
-class SocketSource(Source):
+class SocketSource(ReceivingSource):
     """`socket('host:port', listen => false, reconnect => false, end_marker => NULL, max_backlog => 1073741824)`.
 
     Connects to a server and reads JSON lines until it hangs up; with `listen => true` others connect to us, up to
@@ -52,55 +47,32 @@ class SocketSource(Source):
     )
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
-        super().__init__(stream, directory)
-        arguments = SourceArguments(stream)
-        self.host, self.port = address_of(arguments)
-        self.listens = bool(arguments.option("listen", bool, False))
-        self.reconnects = bool(arguments.option("reconnect", bool, False))
-        marker = arguments.option("end_marker", str, None)
-        backlog = arguments.option("max_backlog", int, 1_073_741_824)
-        token = arguments.option("token", (str, Secret), None)
-        connections = arguments.option("max_connections", int, 256)
-        arguments.done(most=1)
-        assert isinstance(connections, int)
-        self.token, self.max_connections = arguments.secret(token, "token"), connections
-        self.receiver = Receiver(stream, directory, marker, backlog)
+        arguments = SourceArguments(stream.source)
+        self.listens: bool = arguments.option("listen", bool, False)
+        self.reconnects: bool = arguments.option("reconnect", bool, False)
+        super().__init__(stream, directory, arguments)
         self._closing = threading.Event()
         self._door: socket.socket | None = None
-        self._shown_token: bytes | None = None
         self._threads: list[threading.Thread] = []
 
-    @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
-        return address_reached(call)
-
-    def identity(self) -> dict[str, object]:
-        return {"function": "socket"}
-
     def check(self, span: Span | None) -> None:
-        arguments = SourceArguments(self.stream, span)
-        address_of(arguments)
+        arguments = SourceArguments(self.stream.source, span)
         if self.listens and self.reconnects:
             raise arguments.error("reconnect of socket() cannot be combined with listen")
         if not self.listens and self.port == 0:
             raise arguments.error("socket() cannot connect to port 0")
         if not self.listens and self.token is not None:
             raise arguments.error("token of socket() needs listen => true")
-        if self.max_connections < 1:
-            raise arguments.error("max_connections of socket() must be at least 1")
+        super().check(span)
         if self.listens:
             refuse_open_door("socket", self.host, self.token, span)
 
-    # On the driver: receiving.
-
     def open(self) -> None:
-        self.receiver.open()
-        if self.receiver.received.ended:
+        super().open()
+        if self.received.ended:
             return
         if self.listens:
-            self._shown_token = None if self.token is None else self.token.reveal().encode()
-            self._door = listen("socket", self.host, self.port, self.token)
-            self.port = self._door.getsockname()[1]
+            self._door = self.listen()
             self._start(self._welcome)
         else:
             connection = None if self.reconnects else self._connect()
@@ -112,7 +84,7 @@ class SocketSource(Source):
             stop_listening(self._door)
         for thread in self._threads:
             thread.join()
-        self.receiver.close()
+        super().close()
 
     def _start(self, work: Callable[..., object], *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, name="strandline-socket", daemon=True)
@@ -145,9 +117,9 @@ class SocketSource(Source):
     def _take_from_client(self, connection: socket.socket) -> None:
         """Read all input of a client, after its token where one is required."""
         received = b""
-        if self._shown_token is not None:
+        if self.shown_token is not None:
             first = self._first_line(connection)
-            if first is None or not hmac.compare_digest(first[0], self._shown_token):
+            if first is None or not hmac.compare_digest(first[0], self.shown_token):
                 connection.close()
                 return
             received = first[1]
@@ -188,9 +160,9 @@ class SocketSource(Source):
 
     def _hung_up(self, whole: bool) -> None:
         if whole:
-            self.receiver.received.end()
+            self.received.end()
             return
-        self.receiver.failure = SourceError(
+        self.failure = SourceError(
             f'the connection of stream "{self.stream.name}" to {self.host}:{self.port} was lost',
             code="connection-lost",
             hint="Restart the query to resume with new input, or write reconnect => true.",
@@ -198,7 +170,7 @@ class SocketSource(Source):
 
     @property
     def _over(self) -> bool:
-        return self._closing.is_set() or self.receiver.received.ended or self.receiver.failure is not None
+        return self._closing.is_set() or self.received.ended or self.failure is not None
 
     def _take_all(self, connection: socket.socket, received: bytes = b"") -> bool:
         """All input of a connection after `received`, until either end closes; returns whether the other end did."""
@@ -206,9 +178,9 @@ class SocketSource(Source):
         connection.settimeout(GLANCE_SECONDS)
         try:
             with connection:
-                self.receiver.take(buffer.feed(received))
+                self.take(buffer.feed(received))
                 while not self._over:
-                    if self.receiver.is_full:
+                    if self.is_full:
                         self._closing.wait(GLANCE_SECONDS)  # the sender notices the closed connection
                         continue
                     try:
@@ -216,23 +188,12 @@ class SocketSource(Source):
                     except TimeoutError:
                         continue
                     except ConnectionError:
-                        self.receiver.take([buffer.last()])
+                        self.take([buffer.last()])
                         return False
                     if not data:
-                        self.receiver.take([buffer.last()])
+                        self.take([buffer.last()])
                         return True
-                    self.receiver.take(buffer.feed(data))
+                    self.take(buffer.feed(data))
         except Exception as error:  # the disk: the query must hear of it
-            self.receiver.failure = error
+            self.failure = error
         return False
-
-    def verify(self, position: int, seal: str) -> None:
-        self.receiver.verify(position)
-
-    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        return self.receiver.advance(position, limit_rows)
-
-    # On a worker.
-
-    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        yield from self.receiver.read(start, end)

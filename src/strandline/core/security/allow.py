@@ -109,7 +109,7 @@ class Allow:
         for reach in reaches:
             match reach:
                 case FilePath(path) if not self.permits_path(path):
-                    raise _refusal(str(reach), f"--allow dir:{os.path.dirname(_real(path))}", span)
+                    raise _refusal(str(reach), f"--allow dir:{os.path.dirname(os.path.realpath(path))}", span)
                 case Host(name, port) if not self.permits_host(name, port):
                     raise _refusal(str(reach), f"--allow host:{str(reach).removeprefix('the host ')}", span)
                 case Secret() if not self.permits_secret(reach):
@@ -123,8 +123,9 @@ class Allow:
             raise _refusal(f"the function {name}", f"--allow function:{name}", span)
 
     def permits_path(self, path: str | os.PathLike[str]) -> bool:
-        real = _real(path)
-        return any(_is_below(real, _real(os.path.expanduser(root))) for root in self.roots)
+        real = os.path.realpath(path)
+        roots = [os.path.realpath(os.path.expanduser(root)) for root in self.roots]
+        return any(os.path.commonpath([real, root]) == root for root in roots)
 
     def permits_host(self, name: str, port: int | None) -> bool:
         folded = _folded(name)
@@ -141,9 +142,14 @@ class Allow:
 _KINDS = ("dir", "host", "connector", "function", "secret")
 
 
+def first_wildcard(pattern: str) -> int:
+    """Position of the first wildcard of a glob; its length without one."""
+    return min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
+
+
 def glob_reaches(pattern: str) -> list[Reach]:
     """Resources of a glob: all below its directory, wherever links lead, and the present matches."""
-    wildcard = min((pattern.index(sign) for sign in "*?[" if sign in pattern), default=len(pattern))
+    wildcard = first_wildcard(pattern)
     directory = os.path.dirname(pattern[:wildcard]) if wildcard < len(pattern) else pattern
     if ".." in pattern[wildcard:].split("/"):  # it leads out again, from directories that there may be later
         return [Unconfined(f"the pattern {pattern} with .. after a wildcard")]
@@ -172,14 +178,6 @@ def secrets_in(values: Iterable[object]) -> list[Reach]:
 
 def _is_listed(name: str, names: tuple[str, ...] | None) -> bool:
     return names is None or name.lower() in {listed.lower() for listed in names}
-
-
-def _real(path: str | os.PathLike[str]) -> str:
-    return os.path.realpath(path)
-
-
-def _is_below(path: str, root: str) -> bool:
-    return os.path.commonpath([path, root]) == root
 
 
 def _folded(name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -11,8 +11,9 @@ from strandline.connectors.sinks import Sink
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, FOREVER, show_duration, to_datetime
+from strandline.core.temporal import show_duration
 from strandline.core.types import Type
+from strandline.database.introspection.text import shorten_line
 from strandline.database.query import Query
 from strandline.logical.catalog import (
     SYSTEM,
@@ -26,7 +27,7 @@ from strandline.logical.catalog import (
 )
 from strandline.logical.schema import schema
 
-_SHORT = 60  # characters of a definition in a list; DESCRIBE has all of them
+_WIDE = 60  # characters of a definition in a list; DESCRIBE has all of them
 
 
 def show_streams(catalog: Catalog) -> TextTable:
@@ -34,26 +35,25 @@ def show_streams(catalog: Catalog) -> TextTable:
     rows = []
     for stream in catalog:
         if isinstance(stream, BaseStream):
-            rows.append((stream.name, "source", _columns(stream), _short(show_source(stream.source))))
+            rows.append((stream.name, "source", _columns(stream), shorten_line(show_source(stream.source), _WIDE)))
         elif not stream.is_view:
-            rows.append((stream.name, "query", _columns(stream), _short(stream.text)))
-    return TextTable.of(dict.fromkeys(("name", "kind", "columns", "definition"), pa.string()), rows)
+            rows.append((stream.name, "query", _columns(stream), shorten_line(stream.text, _WIDE)))
+    return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
 def show_views(catalog: Catalog) -> TextTable:
     """Every view: its columns and its query."""
     views = (s for s in catalog if isinstance(s, DerivedStream) and s.is_view)
-    rows = [(view.name, _columns(view), _short(view.text)) for view in views]
-    return TextTable.of(dict.fromkeys(("name", "columns", "definition"), pa.string()), rows)
+    rows = [(view.name, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
+    return TextTable.text(("name", "columns", "definition"), rows)
 
 
 def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) -> TextTable:
     """Every query that was started here, and those of a script that are going to be."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
-        progress = query.progress
-        at = to_datetime(progress) if BEFORE_ALL < progress < FOREVER else None
-        rows.append((query.name, query.state, _names(query.reads - {query.name}), query.metrics()["rows_out"], at))
+        metrics, reads = query.metrics(), _names(query.reads - {query.name})
+        rows.append((query.name, query.state, reads, metrics["rows_out"], metrics["progress"]))
     rows += [(item.name, "waiting", _names(item.reads - {item.name}), 0, None) for item in waiting]
     text = pa.string()
     kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
@@ -65,7 +65,7 @@ def show_sinks(queries: Iterable[Query], waiting: Mapping[str, Sink]) -> TextTab
     sinks = [(query.name, query.sink, str(query.state)) for query in queries if query.has_sink]
     sinks += [(name, sink, "waiting") for name, sink in waiting.items()]
     rows = [(name, sink.kind, redact(sink.display_location), str(sink.traits), state) for name, sink, state in sinks]
-    return TextTable.of(dict.fromkeys(("name", "kind", "place", "traits", "state"), pa.string()), rows)
+    return TextTable.text(("name", "kind", "place", "traits", "state"), rows)
 
 
 def show_shedding(queries: Iterable[Query]) -> TextTable:
@@ -82,39 +82,29 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
 def describe(stream: Stream) -> TextTable:
     """Description of a stream or view, a fact per row."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
-    facts += [("column", name, str(kind)) for name, kind in _typed(stream)]
+    facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
-        facts += _source_facts(stream)
+        facts += _source_facts(stream) if not stream.name.startswith(SYSTEM) else ()
     else:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
-def _source_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
-    if stream.name.startswith(SYSTEM):
-        return []
+def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | None]]:
+    yield "source", None, show_source(stream.source)
     if stream.time_column is None:
-        return [("source", None, show_source(stream.source)), *_time_facts(stream), *_bad_input_facts(stream)]
-    idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
-    return [
-        ("source", None, show_source(stream.source)),
-        *_time_facts(stream),
-        ("disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"),
-        ("idle", None, idle),
-        *_bad_input_facts(stream),
-    ]
-
-
-def _bad_input_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
-    return [("bad input", None, str(stream.bad_input))] if stream.bad_input.stops else []
-
-
-def _time_facts(stream: BaseStream) -> list[tuple[str, str | None, str | None]]:
-    if stream.time_column is None:
-        return [("time", None, "on arrival")]
-    if stream.end_column is not None:
-        return [("valid from", stream.time_column, None), ("valid until", stream.end_column, None)]
-    return [("time", stream.time_column, None)]
+        yield "time", None, "on arrival"
+    elif stream.end_column is not None:
+        yield "valid from", stream.time_column, None
+        yield "valid until", stream.end_column, None
+    else:
+        yield "time", stream.time_column, None
+    if stream.time_column is not None:
+        yield "disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"
+        idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
+        yield "idle", None, idle
+    if stream.bad_input.stops:
+        yield "bad input", None, str(stream.bad_input)
 
 
 def _kind(stream: Stream) -> str:
@@ -125,23 +115,18 @@ def _kind(stream: Stream) -> str:
     return "view" if stream.is_view else "stream from a query"
 
 
-def _typed(stream: Stream) -> list[tuple[str, Type]]:
+def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
         return list(stream.columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 
 
 def _columns(stream: Stream) -> str:
-    return ", ".join(f"{name} {kind}" for name, kind in _typed(stream))
+    return ", ".join(f"{name} {kind}" for name, kind in columns_of(stream))
 
 
 def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHORT else line[: _SHORT - 1] + "…"
 
 
 def show_source(source: SourceCall) -> str:

@@ -6,16 +6,18 @@ Elements, state and cost of operators are counted in every batch. The rest is me
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from strandline.core.table import TextTable
 from strandline.core.temporal import SECOND
-from strandline.database.introspection.diagnose import QueryDiagnostics, collect_diagnostics, steps_of
-from strandline.planner.physical.graph import SOURCE
+from strandline.database.introspection.text import show_number
+from strandline.planner.physical.graph import SOURCE, OperatorGraph, build_operator_graph
 from strandline.runtime.edge_metrics import EdgeMetrics
 from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.statistics_store import starts_of
+from strandline.runtime.watermark import SourceStatus
 
 ANSWER = "answer"  # where the last edge of a query leads
 
@@ -94,72 +96,102 @@ class QueryStatistics:
     def __str__(self) -> str:
         done = ("step", "operator", "rows_in", "rows_out", "cpu_ms", "us_per_row", "state_rows")
         operators = [
-            (o.step, o.text, _number(o.rows_in), _number(o.rows_out), _number(o.cpu_seconds * 1000),
-             _number(o.cost_us), _number(o.state_rows))
+            (o.step, o.text, show_number(o.rows_in), show_number(o.rows_out), show_number(o.cpu_seconds * 1000),
+             show_number(o.cost_us), show_number(o.state_rows))
             for o in self.operators
         ]  # fmt: skip
         flow = ("from", "to", "rows", "rate", "length", "granule", "distinct")
         edges = [
-            (e.begin, e.end, _number(e.rows), _number(e.rate), _number(e.length), _number(e.granule),
+            (e.begin, e.end, show_number(e.rows), show_number(e.rate), show_number(e.length), show_number(e.granule),
              show_distinct(e.distinct) or "")
             for e in self.edges
         ]  # fmt: skip
         return f"{TextTable.text(done, operators)}\n\n{TextTable.text(flow, edges)}"
 
 
+@dataclass(frozen=True, slots=True)
+class QueryCounters:
+    """What is counted of a query: its operators, their counters, and the status of its streams."""
+
+    query: str
+    flow: OperatorGraph
+    statuses: Mapping[str, SourceStatus]
+    counts: Mapping[str, OperatorCounters]
+    rows_out: int
+
+    @staticmethod
+    def of(query: str, metrics: PipelineMetrics) -> QueryCounters:
+        """The counters of a query that this process runs."""
+        flow = build_operator_graph(metrics.physical)
+        return QueryCounters(query, flow, metrics.statuses, metrics.operators, metrics.rows_out[query])
+
+    @property
+    def streams(self) -> list[SourceStatus]:
+        return [self.statuses.get(name) or SourceStatus(name) for name in self.flow.streams[self.query]]
+
+    def passed(self, step: str) -> int:
+        """Elements that left a step, or a stream for this query after sampling."""
+        if step.startswith(SOURCE):
+            status = self.statuses.get(step.removeprefix(SOURCE))
+            return status.rows - status.dropped.get(self.query, 0) if status is not None else 0
+        at = self.flow.steps[step]
+        return self.counts[at.fragment].passed[at.number] if at.fragment in self.counts else 0
+
+    def operators(self) -> list[OperatorStatistics]:
+        """The operators behind the result, inputs first."""
+        operators: dict[str, OperatorStatistics] = {}
+
+        def visit(step: str) -> None:
+            if step.startswith(SOURCE) or step in operators:
+                return
+            for source in self.flow.steps[step].inputs:
+                visit(source)
+            operators[step] = self._operator(step)
+
+        for step in self.flow.results[self.query]:
+            visit(step)
+        return list(operators.values())
+
+    def _operator(self, step: str) -> OperatorStatistics:
+        at = self.flow.steps[step]
+        came, left = sum(map(self.passed, at.inputs)), self.passed(step)
+        seconds, rows, size = 0.0, 0, 0
+        if (counts := self.counts.get(at.fragment)) is not None:
+            seconds, rows, size = counts.seconds[at.number], counts.rows[at.number], counts.bytes[at.number]
+        return OperatorStatistics(
+            step, at.fragment, at.number, at.kind, at.text, at.inputs, came, left, seconds, rows, size
+        )
+
+    def reading(self, stream: str) -> OperatorStatistics:
+        """Reading a stream as an operator: late rows come and do not leave."""
+        name = f"{SOURCE}{stream}"
+        counts = self.counts.get(name)
+        came, seconds = (counts.passed[0], counts.seconds[0]) if counts is not None else (0, 0.0)
+        return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, self.passed(name), seconds, 0, 0)
+
+
 def statistics_of(query: str, metrics: PipelineMetrics) -> QueryStatistics:
     """What this process knows of a query that it runs."""
-    diagnostics = collect_diagnostics(query, metrics)
-    steps = steps_of(diagnostics)
-    reading = tuple(_reading(diagnostics, status.stream) for status in diagnostics.streams)
-    operators = tuple(_operator(diagnostics, step) for step in steps)
-    return QueryStatistics(
-        query, reading + operators, tuple(_edges(diagnostics, operators, metrics.measurements.edges))
-    )
-
-
-def _reading(diagnostics: QueryDiagnostics, stream: str) -> OperatorStatistics:
-    """Reading a stream as an operator: late rows come and do not leave."""
-    name = f"{SOURCE}{stream}"
-    counts = diagnostics.counts.get(name)
-    came, seconds = (counts.passed[0], counts.seconds[0]) if counts is not None else (0, 0.0)
-    return OperatorStatistics(name, "", 0, "Read", f"Read {stream}", (), came, diagnostics.passed(name), seconds, 0, 0)
-
-
-def _operator(diagnostics: QueryDiagnostics, step: str) -> OperatorStatistics:
-    at = diagnostics.flow.steps[step]
-    counts = diagnostics.counts.get(at.fragment)
-    return OperatorStatistics(
-        step, at.fragment, at.number, at.kind, at.text, at.inputs,
-        sum(map(diagnostics.passed, at.inputs)),
-        diagnostics.passed(step),
-        counts.seconds[at.number] if counts is not None else 0.0,
-        counts.rows[at.number] if counts is not None else 0,
-        counts.bytes[at.number] if counts is not None else 0,
-    )  # fmt: skip
+    counters = QueryCounters.of(query, metrics)
+    operators = counters.operators()
+    reading = [counters.reading(status.stream) for status in counters.streams]
+    edges = _edges(counters, operators, metrics.measurements.edges)
+    return QueryStatistics(query, (*reading, *operators), tuple(edges))
 
 
 def _edges(
-    diagnostics: QueryDiagnostics, operators: tuple[OperatorStatistics, ...], measured: Mapping[str, EdgeMetrics]
+    counters: QueryCounters, operators: Sequence[OperatorStatistics], measured: Mapping[str, EdgeMetrics]
 ) -> Iterator[EdgeStatistics]:
     ends = [(source, operator.step) for operator in operators for source in operator.inputs]
-    ends += [(step, ANSWER) for step in diagnostics.flow.results[diagnostics.query]]
+    ends += [(step, ANSWER) for step in counters.flow.results[counters.query]]
     for begin, end in ends:
         metrics = measured.get(begin, EdgeMetrics())
-        status = diagnostics.statuses.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
+        status = counters.statuses.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
         if status is not None and status.rows and metrics.starts is None:
             metrics = EdgeMetrics(starts_of(status), metrics.lengths, metrics.granules, metrics.values)
-        yield EdgeStatistics(begin, end, diagnostics.passed(begin), metrics)
+        yield EdgeStatistics(begin, end, counters.passed(begin), metrics)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:
     """Counts of values as text, or nothing."""
-    return ", ".join(f"{column} {_number(count)}" for column, count in values.items()) or None
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, int) or value >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
+    return ", ".join(f"{column} {show_number(count)}" for column, count in values.items()) or None

@@ -14,34 +14,29 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
-from strandline.connectors.traits import Traits
 from strandline.core.errors import CatalogError, Span
 from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
-from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, TIMESTAMP, VARCHAR, Type
+from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
+from strandline.core.types import Type
 from strandline.database.introspection.show import show_source
-from strandline.database.introspection.statistics import QueryStatistics, show_distinct
+from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
-from strandline.engines.local import LocalRun
+from strandline.database.run_in_memory import run_in_memory
 from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
-from strandline.planner.physical.lowering import choose
-from strandline.planner.stages import optimize
 from strandline.runtime.expressions.compile import evaluate_columns
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.pipeline import RunningPipeline
-from strandline.runtime.result import from_result, to_result
+from strandline.runtime.result import to_result
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse_type
 
 NOW: Final = 0  # the instant of asking; any would do
-ALL: Final = "listing"
 
 
 class SystemTable(NamedTuple):
@@ -50,9 +45,15 @@ class SystemTable(NamedTuple):
     columns: tuple[tuple[str, Type], ...]
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
 
+    def frame(self, catalog: Catalog, queries: Sequence[Query]) -> pl.DataFrame:
+        """All rows, at the one instant of asking."""
+        kinds = {name: polars_type(kind) for name, kind in self.columns}
+        rows = pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
+        return rows.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
+
 
 # The rows of a table as they are by now.
-Look: TypeAlias = Callable[[str], list[tuple[Any, ...]]]
+Look: TypeAlias = Callable[[str], pl.DataFrame]
 
 
 class SystemTables(Catalog):
@@ -91,7 +92,7 @@ def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTab
     tables = SystemTables(catalog)
     query, max_rows = _without_bare_limit(query)
     plan = bind_query(query, tables)
-    frame = _in_order(plan, lambda name: list(TABLES[name].rows(catalog, queries)))
+    frame = _in_order(plan, lambda name: TABLES[name].frame(catalog, queries))
     columns = schema(plan)
     return TextTable(to_result(frame[:max_rows], columns).select([column.name for column in columns]))
 
@@ -123,38 +124,9 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
 def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
     streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
-    pipeline = choose([(ALL, optimize(plan))], streams, shards=1)
-    sources = {stream.name: _Rows(stream, rows(stream.name)) for stream in pipeline.streams}
-    run = LocalRun(RunningPipeline(pipeline), sources=sources)
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
-    run.statuses = {name: SourceStatus(name, low=NOW) for name in sources}
-    tables = [table for report in run.batches() for table in report.results.get(ALL, ())]
-    run.close()
-    columns = schema(plan)
-    frames = [from_result(table, columns) for table in tables]
-    whole = pl.concat([Batch.empty(columns).frame, *frames])
-    return whole.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
-
-
-class _Rows(Source):
-    """All rows of a table."""
-
-    traits = Traits(False, True, True, "what is, at the moment of asking")
-
-    def __init__(self, stream: BaseStream, rows: list[tuple[Any, ...]]) -> None:
-        super().__init__(stream, None)
-        kinds = {name: polars_type(kind) for name, kind in stream.columns}
-        frame = pl.DataFrame(rows, schema=kinds, orient="row")
-        self.frame = frame.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
-
-    def check(self, span: Span | None) -> None:
-        return
-
-    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
-        return 1, True
-
-    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        yield Chunk(self.frame, pl.DataFrame(schema=REJECT_SCHEMA))
+    elements = run_in_memory(plan, streams, rows, begin=NOW)
+    return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------
@@ -166,16 +138,20 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             kind = "view" if stream.is_view else "query"
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
-        status = _freshest(stream.name, queries)
-        declared = stream.statistics.rate
         learned = catalog.measured.get(stream.name.lower())
-        seen = starts_of(status).rate if status is not None else None
-        measured = seen if seen is not None or learned is None else learned.rate
-        counts = (status.rows, status.late, status.rejected) if status is not None else (0, 0, 0)
-        until = status.watermark if status is not None else BEFORE_ALL
-        state = (status.idle, status.ended) if status is not None else (None, None)
-        lag = (datetime.now(UTC) - at).total_seconds() if (at := _instant(until)) is not None else None
-        yield (stream.name, "source", show_source(stream.source), declared, measured, *counts, at, lag, *state)
+        measured = learned.rate if learned is not None else None
+        counts: tuple[int, ...] = (0, 0, 0)
+        at = lag = idle = ended = None
+        status = _freshest(stream.name, queries)
+        if status is not None:
+            seen = starts_of(status).rate
+            measured = measured if seen is None else seen
+            counts, idle, ended = (status.rows, status.late, status.rejected), status.idle, status.ended
+            if BEFORE_ALL < status.watermark < FOREVER:
+                at = to_datetime(status.watermark)
+                lag = (datetime.now(UTC) - at).total_seconds()
+        rates = (stream.statistics.rate, measured)
+        yield (stream.name, "source", show_source(stream.source), *rates, *counts, at, lag, idle, ended)
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
@@ -202,14 +178,14 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
 
 
 def _operators(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for statistics in _all_statistics(queries):
+    for statistics in (query.statistics() for query in queries):
         for o in statistics.operators:
             done = (o.rows_in, o.rows_out, o.selectivity, o.cpu_seconds, o.cost_us, o.state_rows, o.state_bytes)
             yield (statistics.query, o.fragment, o.step, o.kind, o.text, *done)
 
 
 def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
-    for statistics in _all_statistics(queries):
+    for statistics in (query.statistics() for query in queries):
         for e in statistics.edges:
             flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
             yield (statistics.query, e.begin, e.end, *flow)
@@ -223,86 +199,32 @@ def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
                 yield (query.name, name, stream, number, None if item is None else str(item))
 
 
-def _all_statistics(queries: Sequence[Query]) -> Iterator[QueryStatistics]:
-    return (query.statistics() for query in queries)
-
-
-def _instant(at: Instant) -> datetime | None:
-    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+def _table(columns: str, rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]) -> SystemTable:
+    """A table whose columns are written as in CREATE STREAM."""
+    declared = (column.split() for column in columns.split(","))
+    return SystemTable(tuple((name, parse_type(kind)) for name, kind in declared), rows)
 
 
 TABLES: Final[dict[str, SystemTable]] = {
-    "sys.streams": SystemTable(
-        (
-            ("name", VARCHAR),
-            ("kind", VARCHAR),
-            ("definition", VARCHAR),
-            ("rate_declared", DOUBLE),
-            ("rate_measured", DOUBLE),
-            ("rows_in", BIGINT),
-            ("late", BIGINT),
-            ("rejected", BIGINT),
-            ("progress", TIMESTAMP),
-            ("lag_seconds", DOUBLE),
-            ("idle", BOOLEAN),
-            ("ended", BOOLEAN),
-        ),
+    "sys.streams": _table(
+        "name VARCHAR, kind VARCHAR, definition VARCHAR, rate_declared DOUBLE, rate_measured DOUBLE, rows_in BIGINT, "
+        "late BIGINT, rejected BIGINT, progress TIMESTAMP, lag_seconds DOUBLE, idle BOOLEAN, ended BOOLEAN",
         _streams,
     ),
-    "sys.queries": SystemTable(
-        (
-            ("name", VARCHAR),
-            ("state", VARCHAR),
-            ("reads", VARCHAR),
-            ("progress", TIMESTAMP),
-            ("rows_out", BIGINT),
-            ("state_rows", BIGINT),
-            ("state_bytes", BIGINT),
-            ("batches", BIGINT),
-            ("cpu_seconds", DOUBLE),
-            ("rows_left", BIGINT),
-        ),
+    "sys.queries": _table(
+        "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "
+        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT",
         _queries,
     ),
-    "sys.operators": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("fragment", VARCHAR),
-            ("step", VARCHAR),
-            ("kind", VARCHAR),
-            ("text", VARCHAR),
-            ("rows_in", BIGINT),
-            ("rows_out", BIGINT),
-            ("selectivity", DOUBLE),
-            ("cpu_seconds", DOUBLE),
-            ("us_per_row", DOUBLE),
-            ("state_rows", BIGINT),
-            ("state_bytes", BIGINT),
-        ),
+    "sys.operators": _table(
+        "query VARCHAR, fragment VARCHAR, step VARCHAR, kind VARCHAR, text VARCHAR, rows_in BIGINT, rows_out BIGINT, "
+        "selectivity DOUBLE, cpu_seconds DOUBLE, us_per_row DOUBLE, state_rows BIGINT, state_bytes BIGINT",
         _operators,
     ),
-    "sys.edges": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("source", VARCHAR),
-            ("target", VARCHAR),
-            ("elements", BIGINT),
-            ("rate", DOUBLE),
-            ("distance", DOUBLE),
-            ("length", DOUBLE),
-            ("granule", DOUBLE),
-            ("distinct_values", VARCHAR),
-        ),
+    "sys.edges": _table(
+        "query VARCHAR, source VARCHAR, target VARCHAR, elements BIGINT, rate DOUBLE, distance DOUBLE, length DOUBLE, "
+        "granule DOUBLE, distinct_values VARCHAR",
         _edges,
     ),
-    "sys.metrics": SystemTable(
-        (
-            ("query", VARCHAR),
-            ("name", VARCHAR),
-            ("stream", VARCHAR),
-            ("value", DOUBLE),
-            ("text", VARCHAR),
-        ),
-        _metrics,
-    ),
+    "sys.metrics": _table("query VARCHAR, name VARCHAR, stream VARCHAR, value DOUBLE, text VARCHAR", _metrics),
 }

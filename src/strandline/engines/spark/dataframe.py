@@ -15,7 +15,9 @@ import contextlib
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,39 +31,28 @@ from pyspark.sql.streaming.query import StreamingQuery
 from strandline.connectors.sources.dataframe import ROWS
 from strandline.connectors.sources.journal import Journal
 from strandline.connectors.sources.parquet_runs import merged, write_runs
+from strandline.core import types
 from strandline.core.errors import CatalogError, SourceError, StrandlineError, damaged
-from strandline.core.types import (
-    BIGINT,
-    BOOLEAN,
-    DATE,
-    DOUBLE,
-    INT,
-    TIMESTAMP,
-    VARCHAR,
-    Type,
-    array_of,
-    decimal,
-)
 from strandline.engines.spark.failure import summary
 from strandline.engines.spark.launcher.session import is_broken_connection
 
 MOST_WAITING = 4_000_000  # unread rows in the journal; then Spark's next micro-batch waits
 _ENDING = ("availableNow", "once")  # triggers of queries that end by themselves
 
-_SIMPLE: Mapping[type[spark_types.DataType], Type] = {
-    spark_types.BooleanType: BOOLEAN,
-    spark_types.ByteType: INT,
-    spark_types.ShortType: INT,
-    spark_types.IntegerType: INT,
-    spark_types.LongType: BIGINT,
-    spark_types.FloatType: DOUBLE,
-    spark_types.DoubleType: DOUBLE,
-    spark_types.StringType: VARCHAR,
-    spark_types.CharType: VARCHAR,
-    spark_types.VarcharType: VARCHAR,
-    spark_types.DateType: DATE,
-    spark_types.TimestampType: TIMESTAMP,
-    spark_types.TimestampNTZType: TIMESTAMP,
+_SIMPLE: Mapping[type[spark_types.DataType], types.Type] = {
+    spark_types.BooleanType: types.BOOLEAN,
+    spark_types.ByteType: types.INT,
+    spark_types.ShortType: types.INT,
+    spark_types.IntegerType: types.INT,
+    spark_types.LongType: types.BIGINT,
+    spark_types.FloatType: types.DOUBLE,
+    spark_types.DoubleType: types.DOUBLE,
+    spark_types.StringType: types.VARCHAR,
+    spark_types.CharType: types.VARCHAR,
+    spark_types.VarcharType: types.VARCHAR,
+    spark_types.DateType: types.DATE,
+    spark_types.TimestampType: types.TIMESTAMP,
+    spark_types.TimestampNTZType: types.TIMESTAMP,
 }
 
 
@@ -77,9 +68,9 @@ def checked(name: str, frame: object) -> DataFrame:
     )
 
 
-def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
+def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, types.Type], ...]:
     """The columns of a DataFrame with the types that they have here."""
-    columns: dict[str, tuple[str, Type]] = {}
+    columns: dict[str, tuple[str, types.Type]] = {}
     for field in frame.schema.fields:
         if field.name.lower() in columns:
             raise CatalogError(
@@ -99,37 +90,29 @@ def columns_of(name: str, frame: DataFrame) -> tuple[tuple[str, Type], ...]:
     return tuple(columns.values())
 
 
-def _type(kind: spark_types.DataType) -> Type | None:
+def _type(kind: spark_types.DataType) -> types.Type | None:
     if isinstance(kind, spark_types.DecimalType):
-        return decimal(kind.precision, kind.scale) if kind.scale >= 0 else None
+        return types.decimal(kind.precision, kind.scale) if kind.scale >= 0 else None
     if isinstance(kind, spark_types.ArrayType):
         element = _type(kind.elementType)
-        return array_of(element) if element is not None and element.element is None else None
+        return types.array_of(element) if element is not None and element.element is None else None
     return _SIMPLE.get(type(kind))
 
 
+@dataclass(eq=False)
 class FrameFeed:
     """A DataFrame that waits for queries. Each pipeline that reads it computes it for itself, as with every source."""
 
-    def __init__(
-        self,
-        name: str,
-        frame: DataFrame,
-        columns: Sequence[tuple[str, Type]],
-        time: str | None,
-        trigger: Mapping[str, Any],
-        log_file: Callable[[], Path | None],
-    ) -> None:
-        self.name = name
-        self.frame = frame
-        self.columns = tuple(columns)
-        self.time = time
-        self.trigger = dict(trigger)
-        self.log_file = log_file
+    name: str
+    frame: DataFrame
+    columns: tuple[tuple[str, types.Type], ...]
+    time: str | None
+    trigger: Mapping[str, Any]
+    log_file: Callable[[], Path | None]
 
     def __reduce__(self) -> tuple[object, ...]:
         # A worker gets the stream without it: there is no DataFrame there.
-        return _nothing, ()
+        return type(None), ()
 
     def start(self, directory: Path) -> Feeder:
         try:
@@ -155,11 +138,7 @@ class FrameFeed:
         )
 
 
-def _nothing() -> None:
-    return None
-
-
-class Feeder:
+class Feeder(ABC):
     """Writes the micro-batches of a DataFrame into the journal of one pipeline."""
 
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
@@ -225,8 +204,9 @@ class Feeder:
             self._position = position
             self._read.notify_all()
 
+    @abstractmethod
     def check(self) -> None:
-        raise AssertionError("subclasses define the failure")
+        """Raise what made the DataFrame fail, if something did."""
 
     def stop(self) -> None:
         with self._read:

@@ -40,14 +40,14 @@ class SparkEngine(Engine):
         self._shipped = False
         self._runs: WeakSet[SparkRun] = WeakSet()
 
-    def session(self, note: Note | None = None) -> tuple[SparkSession, str | None]:
+    def session(self, note: Note = lambda phase: None) -> tuple[SparkSession, str | None]:
         """The session that queries run on; one of ours that was lost is started again."""
         if self._given is not None:
             return self._given, None
         with self._starting:
             if (lost := self.lost()) is not None:
                 log_event(SPARK, WARNING, "spark lost", code=lost.code, message=lost.message, next="start again")
-                self._end_session()
+                self.close()
             if self._session is None:
                 from strandline.engines.spark.launcher.session import start
 
@@ -76,8 +76,29 @@ class SparkEngine(Engine):
             return max(1, self.session()[0].sparkContext.defaultParallelism)
 
     def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+        from strandline.engines.spark.failure import new_secret
+        from strandline.engines.spark.launcher.session import given_session_lost
+        from strandline.engines.spark.pipeline import SparkRun, ship_package
+        from strandline.engines.spark.worker import EXCHANGE, Job
+
+        shutil.rmtree(pipeline.checkpoint / EXCHANGE, ignore_errors=True)
         with self._naming_loss():
-            return self._run(pipeline)
+            spark, log_file = self.session()
+            if self._given is not None and (lost := given_session_lost(spark)) is not None:
+                raise lost
+            session = self._session
+            if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
+                ship_package(spark, temporary_directory("package"))
+                self._shipped = True
+            # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
+            spools = str(spark.sparkContext.master).startswith("local")
+            assert pipeline.chain is not None, "it was opened with a checkpoint"
+            epoch = pipeline.chain.lease.epoch
+            job = Job(pipeline.physical, str(pipeline.checkpoint), pipeline.targets, spools, new_secret(), epoch)
+            log_start(pipeline, "spark")
+            run = SparkRun(spark, job, pipeline, log_file, lost=partial(_lost, session, spark))
+            self._runs.add(run)
+            return run
 
     @contextmanager
     def _naming_loss(self) -> Iterator[None]:
@@ -92,30 +113,6 @@ class SparkEngine(Engine):
                 raise lost from None
             raise
 
-    def _run(self, pipeline: RunningPipeline) -> PipelineDriver:
-        from strandline.engines.spark.failure import new_secret
-        from strandline.engines.spark.launcher.session import given_session_lost
-        from strandline.engines.spark.pipeline import SparkRun, ship_package
-        from strandline.engines.spark.worker import EXCHANGE, Job
-
-        shutil.rmtree(pipeline.checkpoint / EXCHANGE, ignore_errors=True)
-        spark, log_file = self.session()
-        if self._given is not None and (lost := given_session_lost(spark)) is not None:
-            raise lost
-        session = self._session
-        if not self._shipped and not str(spark.sparkContext.master).startswith("local["):
-            ship_package(spark, temporary_directory("package"))
-            self._shipped = True
-        # On one machine workers hand tables over through its page cache; between machines there is Spark's shuffle.
-        spools = str(spark.sparkContext.master).startswith("local")
-        assert pipeline.chain is not None, "it was opened with a checkpoint"
-        epoch = pipeline.chain.lease.epoch
-        job = Job(pipeline.physical, str(pipeline.checkpoint), pipeline.targets, spools, new_secret(), epoch)
-        log_start(pipeline, "spark")
-        run = SparkRun(spark, job, pipeline, log_file, lost=partial(_lost, session, spark))
-        self._runs.add(run)
-        return run
-
     def warm(self, note: Note) -> None:
         self.session(note)
 
@@ -123,9 +120,6 @@ class SparkEngine(Engine):
         return self._session.log_file if self._session is not None else None
 
     def close(self) -> None:
-        self._end_session()
-
-    def _end_session(self) -> None:
         if self._session is not None:
             self._session.stop(hung=any(run.hung for run in self._runs))
             self._session = None

@@ -15,12 +15,12 @@ from multiprocessing.connection import Connection, Listener
 from pathlib import Path
 from typing import Any
 
-from strandline.core.errors import StrandlineError, damaged
+from strandline.core.errors import StrandlineError
 from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
-from strandline.runtime.offsets import OffsetPlanner, PipelineOffset, plan_splits
+from strandline.runtime.offsets import PipelineOffset, plan_splits
 from strandline.runtime.pipeline import RunningPipeline
 
 _CLOSE_SECONDS = 2.0
@@ -30,17 +30,11 @@ class OffsetServer:
     """Serves the planning process of one running pipeline; ends with it."""
 
     def __init__(self, pipeline: RunningPipeline, secret: str) -> None:
-        assert pipeline.verified is not None, "it was opened with a checkpoint"
-        self._chain = pipeline.verified.chain
+        assert pipeline.chain is not None, "it was opened with a checkpoint"
+        self._chain = pipeline.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        self._advance = OffsetPlanner(
-            resume_sources(pipeline.physical, self._chain.path, pipeline.verified.last_offset),
-            pipeline.batch_rows,
-            tasks=pipeline.physical.shards,
-            shedding_controller=pipeline.shedding_controller,
-            metrics=pipeline.metrics,
-            subscriptions=pipeline.subscriptions,
-        )
+        sources = resume_sources(pipeline.physical, self._chain.path, self._chain.last_offset)
+        self._advance = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
@@ -89,7 +83,8 @@ class OffsetServer:
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
-                    return {"value": self._tasks(*about)}
+                    before, after = (read_offset(data, self._chain.path) for data in about)
+                    return {"value": len(plan_splits(before.positions, after.positions))}
             raise AssertionError(f"unknown request {what}")
         except StrandlineError as error:
             return {"error": seal_error(error, self._secret)}
@@ -111,11 +106,6 @@ class OffsetServer:
         self.planned_at = time.monotonic()
         return PipelineOffset(before.n + 1, positions, self._chain.before(before.n)).to_json()
 
-    def _tasks(self, start: dict[str, Any], end: dict[str, Any]) -> int:
-        """Number of tasks of the next batch."""
-        before, after = read_offset(start, self._chain.path), read_offset(end, self._chain.path)
-        return len(plan_splits(before.positions, after.positions))
-
 
 def _hang_up(connection: Connection) -> None:
     """Shut down a connection, so that its reader ends; that thread closes it."""
@@ -133,9 +123,7 @@ def _heard(connection: Connection) -> bytes | None:
 
 
 def read_offset(data: Mapping[str, Any], checkpoint: Path) -> PipelineOffset:
-    try:
-        return PipelineOffset.from_json(data)
-    except ValueError:
-        batch = data.get("n")
-        name = str(batch - 1) if isinstance(batch, int) else ""
-        raise damaged(checkpoint / "spark" / "offsets" / name) from None
+    """An offset that comes from Spark's log."""
+    batch = data.get("n")
+    name = str(batch - 1) if isinstance(batch, int) else ""
+    return PipelineOffset.from_json(data, checkpoint / "spark" / "offsets" / name)

@@ -44,6 +44,7 @@ class SparkRun(PipelineDriver):
         log_file: str | None,
         lost: Callable[[bool], StrandlineError | None],
     ) -> None:
+        super().__init__()
         self.pipeline = pipeline
         self.name = pipeline.name
         self.log_file = log_file
@@ -51,34 +52,32 @@ class SparkRun(PipelineDriver):
         self._lost = lost  # why there is no JVM any more; its argument is whether a connection to it broke
         self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
-        self._over = threading.Event()
         self._failure: StrandlineError | None = None
         self._refusal: StrandlineError | None = None  # error of a sink
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
-        self._wiring = (spark, job, pipeline.name)
+        self._spark, self._job = spark, job
         self._restarts, self._restarted_after = 0, pipeline.last_batch
         spark.dataSource.register(PipelineSource)
-        self._secret = job.secret
         self.planner = OffsetServer(pipeline, job.secret)
         try:
-            self.query = self._start(*self._wiring)
+            self.query = self._start()
         except BaseException:
             self.planner.close()  # sources are open by now
             raise
         self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
         self._watcher.start()
 
-    def _start(self, spark: SparkSession, job: Job, name: str) -> StreamingQuery:
-        source = spark.readStream.format("strandline").option("planner", self.planner.address)
-        source = source.option("secret", job.secret)
-        frame = source.option("job", job.to_text()).load()
+    def _start(self) -> StreamingQuery:
+        job = self._job
+        options = {"planner": self.planner.address, "secret": job.secret, "job": job.to_text()}
+        frame = self._spark.readStream.format("strandline").options(**options).load()
         for stage in range(1, job.pipeline.stages + 1):
             frame = frame.repartitionById(job.pipeline.shards, "shard")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
-            frame.writeStream.queryName(f"{name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names
+            frame.writeStream.queryName(f"{self.name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names
             .foreachBatch(self._deliver_unless_stopped)
             .option("checkpointLocation", str(Path(job.checkpoint) / "spark"))
             .start()
@@ -131,7 +130,8 @@ class SparkRun(PipelineDriver):
                 return self._explain(error)
             if self._stop_asked.is_set() or self.pipeline.ended:
                 return None
-            return self._explain_text("Spark terminated the query without an error message")
+            text = "Spark terminated the query without an error message"
+            return explain_failure(text, self._job.secret, self.log_file)
         except Exception as error:  # the JVM is gone, or reports an error of our last batch
             return self._explain(error)
 
@@ -142,13 +142,13 @@ class SparkRun(PipelineDriver):
             return name_place(self._refusal, self._places)
         if _is_from_lost_planner(error):
             return worker_lost("Spark's planning process has ended.")
-        return name_place(self._explain_text(_message(error)), self._places)
+        text = f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"
+        return name_place(explain_failure(text, self._job.secret, self.log_file), self._places)
 
     @property
     def _places(self) -> list[str]:
         """The directories that the query writes to."""
-        job = self._wiring[1]
-        return [job.checkpoint, *(target.directory for target in job.targets.values())]
+        return [self._job.checkpoint, *(target.directory for target in self._job.targets.values())]
 
     def _is_worth_a_restart(self, failure: StrandlineError) -> bool:
         """True if processes of Spark's were lost, but not repeatedly in the same batch."""
@@ -180,22 +180,12 @@ class SparkRun(PipelineDriver):
             with self._stopping:
                 if self._closed:
                     return None
-                self.query = self._start(*self._wiring)
+                self.query = self._start()
         except Exception as error:
             return self._explain(error)
         return self._follow()
 
-    def _explain_text(self, text: str) -> StrandlineError:
-        return explain_failure(text, self._secret, self.log_file)
-
-    def await_end(self, timeout: float | None = None) -> bool:
-        """Wait until all sources have ended; raises the error of a failed query. False if the time ran out."""
-        over = self._over.wait(timeout)
-        self.check()
-        return over
-
     def check(self) -> None:
-        """Raise the error of a failed query."""
         if self._failure is not None:
             raise self._failure
 
@@ -229,11 +219,9 @@ class SparkRun(PipelineDriver):
             self.query.stop()
 
     def rows_left(self) -> int | None:
-        """Approximate number of unread rows of the sources; None if unknown."""
         return self.planner.rows_left
 
     def durations(self) -> list[dict[str, Any]]:
-        """Durations of recent batches, by phase, in milliseconds."""
         try:
             return [{"batch": p["batchId"], **p["durationMs"]} for p in self.query.recentProgress]
         except Exception:
@@ -258,7 +246,3 @@ def _is_from_lost_planner(error: BaseException) -> bool:
     stack = str(getattr(getattr(error, "_cause", None), "_stackTrace", ""))
     broken = re.match(r"java\.(?:net\.SocketException|io\.EOFException|io\.IOException: Broken pipe)", stack)
     return broken is not None and "PythonStreamingSourceRunner" in stack
-
-
-def _message(error: BaseException) -> str:
-    return f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"

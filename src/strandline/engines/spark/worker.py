@@ -10,6 +10,7 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 import base64
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,18 @@ class Job:
     def records(self) -> BatchRecords:
         return BatchRecords(Path(self.checkpoint))
 
+    def open_output(self, batch: int, stage: int, task: int) -> StageOutput:
+        write_result = open_result_writer(self.pipeline, self.targets, batch, f"{stage}-{task}")
+        return StageOutput(self.pipeline.shards, task, write_result)
+
+    @contextmanager
+    def sealing_errors(self) -> Iterator[None]:
+        """Let our errors travel through the JVM."""
+        try:
+            yield
+        except StrandlineError as error:
+            raise RuntimeError(seal_error(error, self.secret)) from None
+
     def to_text(self) -> str:
         return base64.b64encode(packed(self, user_functions(self.pipeline).values())).decode()
 
@@ -70,23 +83,16 @@ class Job:
 def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
     """Stage 0: one split of the batch between two offsets."""
     job = Job.from_text(job_text)
-    try:
-        return _read_split(job, number, start, end)
-    except StrandlineError as error:
-        raise RuntimeError(seal_error(error, job.secret)) from None
-
-
-def _read_split(job: Job, number: int, start: Mapping[str, Any], end: Mapping[str, Any]) -> pa.RecordBatch:
-    before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
-    piece = plan_splits(before.positions, after.positions)[number]
-    source, position = job.source(piece.stream), after.positions[piece.stream]
-    source.check_seal(position.at, position.seal)
-    # Batches are numbered by offsets, so that a replayed batch names its result files alike.
-    write_result = open_result_writer(job.pipeline, job.targets, after.batch, f"0-{number}")
-    out = StageOutput(job.pipeline.shards, number, write_result)
-    ingest(job.pipeline, source, piece, _statuses(job, after), out)
-    out.close()
-    return _rows(job, out, after.batch, stage=0, own=0)
+    with job.sealing_errors():
+        before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
+        piece = plan_splits(before.positions, after.positions)[number]
+        source, position = job.source(piece.stream), after.positions[piece.stream]
+        source.check_seal(position.at, position.seal)
+        # Batches are numbered by offsets, so that a replayed batch names its result files alike.
+        out = job.open_output(after.batch, 0, number)
+        ingest(job.pipeline, source, piece, _statuses(job, after), out)
+        out.close()
+        return _rows(job, out, after.batch, stage=0, own=0)
 
 
 def _statuses(job: Job, offset: PipelineOffset) -> dict[str, SourceStatus]:
@@ -114,22 +120,18 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
             for shard, data in zip(received["shard"].to_pylist(), received["data"], strict=True):
                 inboxes.setdefault(shard, []).extend(decode(data.as_buffer()))
         for shard in sorted(inboxes):
-            try:
-                yield _run_shard(job, stage, batch, shard, inboxes[shard])
-            except StrandlineError as error:
-                raise RuntimeError(seal_error(error, job.secret)) from None
+            with job.sealing_errors():
+                rows = _run_shard(job, stage, batch, shard, inboxes[shard])
+            yield rows
 
     return run
 
 
 def _run_shard(job: Job, stage: int, batch: int, shard: int, messages_in: list[Message]) -> pa.RecordBatch:
     store = StateStore(Path(job.checkpoint) / STATE, stage, shard, job.epoch)
-    write_result = open_result_writer(job.pipeline, job.targets, batch, f"{stage}-{shard}")
-    out = StageOutput(job.pipeline.shards, shard, write_result)
-    states = run_stage(
-        job.pipeline, stage, shard, messages_in, _state_before(job, store, batch, f"{stage}/{shard}"), out
-    )
-    stored = store.write(batch, states)
+    out = job.open_output(batch, stage, shard)
+    before = _state_before(job, store, batch, f"{stage}/{shard}")
+    stored = store.write(batch, run_stage(job.pipeline, stage, shard, messages_in, before, out))
     out.close()
     out.for_driver.append(Message("state", f"{stage}/{shard}", DRIVER, facts=asdict(stored)))
     return _rows(job, out, batch, stage, own=shard)
@@ -139,10 +141,7 @@ def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States
     """The state after the batch before, which its record names; nothing before the first."""
     if batch == 0:
         return {}
-    recorded = job.records.newest(batch - 1, job.epoch)
-    if recorded is None:
-        raise damaged(job.records.directory / f"{batch - 1:09d}-*.json")
-    record, reference = recorded
+    record, reference = job.records.require(batch - 1, job.epoch)
     if shard not in record.state:
         raise damaged(job.records.path(reference))
     return store.read(*record.state[shard])
@@ -152,10 +151,8 @@ def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.Re
     """One row per shard; messages for the driver use the task's own shard until the last stage."""
     rows = {} if stage == job.pipeline.stages else dict(out.by_shard)
     rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
-    values: list[bytes] = []
     spools = _spools(job, batch, stage, out.origin) if job.spools else None
-    for shard, messages in rows.items():
-        values.append(encode(messages, spools / f"{batch}-{shard}" if spools is not None else None))
+    values = [encode(messages, spools and spools / f"{batch}-{shard}") for shard, messages in rows.items()]
     return pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["shard", "data"]
     )

@@ -12,30 +12,10 @@ from itertools import product
 from typing import Final, TypeAlias, assert_never
 
 from strandline.core.types import Column
+from strandline.logical import plan as logical
 from strandline.logical.expressions import Call, ColumnRef, Expression, conjuncts
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
-from strandline.logical.schema import schema
+from strandline.logical.plan import Plan
+from strandline.logical.schema import column_ids, schema
 
 Key: TypeAlias = frozenset[str]
 Keys: TypeAlias = tuple[Key, ...]
@@ -64,25 +44,26 @@ def determines(plan: Plan, columns: Iterable[str]) -> bool:
 def keys(plan: Plan) -> Keys:
     """The keys of a plan that its operators show, the smallest first."""
     match plan:
-        case Scan() | TimeWindow() | SessionWindow() | Union():
+        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Union():
             return ()  # the same row may come twice
-        case CountWindow(partition, rows, _, _):
+        case logical.CountWindow(partition, rows, _, _):
             return (frozenset(partition),) if rows == 1 else ()
-        case Filter() | Granularity() | Changes() | TopRows() | Rank():  # fewer elements, or the same at other times
+        # Fewer elements, or the same at other times.
+        case logical.Filter() | logical.Granularity() | logical.Changes() | logical.TopRows() | logical.Rank():
             return keys(plan.source)
-        case Map(outputs, source):
+        case logical.Map(outputs, source):
             return _renamed(keys(source), [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)])
-        case Join(predicate, left, right) | OuterJoin(False, predicate, left, right):
-            return _joined(predicate, left, right, both=isinstance(plan, Join))
-        case OuterJoin():  # an all-NULL element may be unmatched on either side
+        case logical.Join(predicate, left, right) | logical.OuterJoin(False, predicate, left, right):
+            return _joined(predicate, left, right, both=isinstance(plan, logical.Join))
+        case logical.OuterJoin():  # an all-NULL element may be unmatched on either side
             return ()
-        case SemiJoin() | MarkJoin() | Apply():
+        case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return keys(plan.left)
-        case Aggregate(by, _, _):
+        case logical.Aggregate(by, _, _):
             return (frozenset(by),)
-        case Distinct(source):
-            return _few((*keys(source), frozenset(c.id for c in schema(source))))
-        case SetOperation():
+        case logical.Distinct(source):
+            return _few((*keys(source), column_ids(source)))
+        case logical.SetOperation():
             return _combined(plan)
         case _:
             assert_never(plan)
@@ -100,12 +81,12 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
     """True if an element of the left has at most one match: the condition fixes a key of the right."""
-    own = frozenset(c.id for c in schema(left))
+    own = column_ids(left)
     fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
     return determines(right, fixed)
 
 
-def _combined(plan: SetOperation) -> Keys:
+def _combined(plan: logical.SetOperation) -> Keys:
     everything = frozenset(c.id for c in plan.columns)
     of_left = _renamed(keys(plan.left), _by_position(plan.left, plan.columns))
     of_right = _renamed(keys(plan.right), _by_position(plan.right, plan.columns))
@@ -148,15 +129,15 @@ def _few(candidates: Iterable[Key]) -> Keys:
 def equalities(plan: Plan) -> tuple[Pair, ...]:
     """Pairs of columns that are equal, and not NULL, in every element."""
     match plan:
-        case Filter(predicate, source):
+        case logical.Filter(predicate, source):
             return (*_pairs(predicate), *equalities(source))
-        case Join(predicate, left, right):
+        case logical.Join(predicate, left, right):
             return (*_pairs(predicate), *equalities(left), *equalities(right))
-        case SemiJoin() | MarkJoin() | Apply():
+        case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return equalities(plan.left)
-        case Distinct() | Granularity() | TopRows() | Rank():
+        case logical.Distinct() | logical.Granularity() | logical.TopRows() | logical.Rank():
             return equalities(plan.source)
-        case Map(outputs, source):
+        case logical.Map(outputs, source):
             names = [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)]
             pairs = equalities(source)
             ways = [[(above, two) for below, above in names if below == one] for one, two in pairs]
@@ -168,7 +149,7 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
 def _pairs(predicate: Expression | None) -> tuple[Pair, ...]:
     """The columns that a condition sets equal. Of one type: values of two types may be equal to the same third."""
     pairs = []
-    for part in conjuncts(predicate) if predicate is not None else ():
+    for part in conjuncts(predicate):
         match part:
             case Call("=", (ColumnRef(one, kind), ColumnRef(two, other)), _) if kind == other:
                 pairs.append((one, two))

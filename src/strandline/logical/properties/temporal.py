@@ -8,53 +8,33 @@ from __future__ import annotations
 import math
 from typing import assert_never
 
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical import plan as logical
+from strandline.logical.plan import Plan
 from strandline.logical.tree import sources, walk
 
 
 def is_point_stream(plan: Plan) -> bool:
     """True if no element of the plan is valid for longer than one instant."""
     match plan:
-        case Scan():
+        case logical.Scan():
             return not plan.intervals
-        case Changes():
+        case logical.Changes():
             return True
-        case TimeWindow() | CountWindow() | SessionWindow() | Granularity():
+        case logical.TimeWindow() | logical.CountWindow() | logical.SessionWindow() | logical.Granularity():
             return False
-        case Filter() | Map() | Distinct() | TopRows() | Rank():
+        case logical.Filter() | logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
             return is_point_stream(plan.source)
-        case Join(_, left, right):  # valid while both are
+        case logical.Join(_, left, right):  # valid while both are
             return is_point_stream(left) or is_point_stream(right)
-        case OuterJoin(full, _, left, right):
+        case logical.OuterJoin(full, _, left, right):
             return is_point_stream(left) and (not full or is_point_stream(right))
-        case SemiJoin() | MarkJoin() | Apply():
+        case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return is_point_stream(plan.left)
-        case Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
+        case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
             return bool(keys) and is_point_stream(source)
-        case Union(_, inputs):
+        case logical.Union(_, inputs):
             return all(map(is_point_stream, inputs))
-        case SetOperation(kind, _, left, right):
+        case logical.SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
                 return is_point_stream(left) or is_point_stream(right)
             return is_point_stream(left) and (kind != "union max" or is_point_stream(right))
@@ -63,17 +43,19 @@ def is_point_stream(plan: Plan) -> bool:
 def lasts(plan: Plan) -> bool:
     """True if no element of the plan ever ends, however it is computed: not even to continue in another interval."""
     match plan:
-        case TimeWindow(range_us):
+        case logical.TimeWindow(range_us):
             return range_us is None
-        case Filter() | Map() | Distinct() | Granularity():
+        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity():
             return lasts(plan.source)
-        case Join(_, left, right):
+        case logical.Join(_, left, right):
             return lasts(left) and lasts(right)
-        case Union(_, inputs):
+        case logical.Union(_, inputs):
             return all(map(lasts, inputs))
-        case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate():
+        case logical.Scan() | logical.CountWindow() | logical.SessionWindow() | logical.Changes():
             return False
-        case OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
+        case logical.TopRows() | logical.Rank() | logical.Aggregate():
+            return False
+        case logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin() | logical.Apply() | logical.SetOperation():
             return False
         case _:
             assert_never(plan)
@@ -82,15 +64,15 @@ def lasts(plan: Plan) -> bool:
 def granule(plan: Plan) -> int | None:
     """Granularity of the plan: its result changes only at multiples of this length, if there is one."""
     match plan:
-        case Granularity(granule_us, _):
+        case logical.Granularity(granule_us, _):
             return granule_us
-        case Scan() | Changes() | CountWindow() | SessionWindow():
+        case logical.Scan() | logical.Changes() | logical.CountWindow() | logical.SessionWindow():
             return None
-        case TimeWindow(range_us, slide_us, source):
+        case logical.TimeWindow(range_us, slide_us, source):
             below = granule(source)
             whole = below is not None and (range_us is None or range_us % below == 0)
             return below if whole and slide_us == 1 else None
-        case Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
+        case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
             return granule(source) if keys else None
         case _:
             granules = [granule(source) for source in sources(plan)]
@@ -99,4 +81,15 @@ def granule(plan: Plan) -> int | None:
 
 def keeps_arrival_order(plan: Plan) -> bool:
     """True if elements of one instant still come in the order in which they arrived."""
-    return all(isinstance(node, Scan | Filter | Map) for node in walk(plan))
+    return all(isinstance(node, logical.Scan | logical.Filter | logical.Map) for node in walk(plan))
+
+
+def is_of_the_instant(plan: Plan) -> bool:
+    """True if the snapshot of a node is computed from those of its inputs at the same instant and from nothing else. A
+    filter is left out: it moves by rules of its own."""
+    match plan:
+        case logical.Aggregate(keys):
+            return bool(keys)
+        case logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
+            return True
+    return isinstance(plan, logical.BinaryPlan | logical.Union) and not isinstance(plan, logical.Apply)

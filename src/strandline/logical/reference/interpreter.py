@@ -16,31 +16,10 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.core.types import Column
 from strandline.functions.aggregates import aggregate, compare_rows, in_order
 from strandline.functions.evaluate import evaluate
+from strandline.logical import plan as logical
 from strandline.logical.catalog import WEIGHT
 from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetKind,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, streams_read, substitute_columns
@@ -94,20 +73,20 @@ class _Interpreter:
 
     def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
-            case Scan(stream, _, columns):
+            case logical.Scan(stream, _, columns):
                 elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
                 # Nothing is dropped here, so each row represents itself.
                 return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
-            case TimeWindow(range_us, slide_us, source):
+            case logical.TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
                 first = BEFORE_ALL if range_us is None else last - range_us
                 held = [s for s in self._occasions(source, last) if first <= s]
                 return [row for s in held for row in self.at(source, s)]
-            case CountWindow(partition, size, slide, source):
+            case logical.CountWindow(partition, size, slide, source):
                 parts = self._parts(partition, source, t).values()
                 moves = [(part, len(part) // slide * slide) for part in parts]
                 return [row for part, last in moves for _, row in part[max(last - size, 0) : last]]
-            case SessionWindow(partition, gap_us, source):
+            case logical.SessionWindow(partition, gap_us, source):
                 session_rows: list[Row] = []
                 for part in self._parts(partition, source, t).values():
                     after = t
@@ -117,51 +96,48 @@ class _Interpreter:
                         session_rows.append(row)
                         after = time
                 return session_rows
-            case Granularity(granule_us, source):
+            case logical.Granularity(granule_us, source):
                 return self.at(source, t // granule_us * granule_us)
-            case Changes(kind, source):
+            case logical.Changes(kind, source):
                 now, before = self.at(source, t), self.at(source, t - 1)
                 return _minus(now, before) if kind == "insert" else _minus(before, now)
-            case TopRows(partition, order, limit, source):
+            case logical.TopRows(partition, order, limit, source):
                 ranked = self._ranked(partition, order, source, t)
                 return [row for row, rank in ranked if rank <= limit]
-            case Rank(column, partition, order, max_rank, source):
+            case logical.Rank(column, partition, order, max_rank, source):
                 ranked = self._ranked(partition, order, source, t)
                 return [{**row, column.id: rank} for row, rank in ranked if max_rank is None or rank <= max_rank]
-            case Filter(predicate, source):
+            case logical.Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
-            case Map(outputs, source):
+            case logical.Map(outputs, source):
                 return [{c.id: evaluate(e, row) for c, e in outputs} for row in self.at(source, t)]
-            case Join(predicate, left, right):
+            case logical.Join(predicate, left, right):
                 pairs = [{**one, **two} for one in self.at(left, t) for two in self.at(right, t)]
                 return [row for row in pairs if predicate is None or evaluate(predicate, row) is True]
-            case OuterJoin():
+            case logical.OuterJoin():
                 return self._outer(plan, self.at(plan.left, t), self.at(plan.right, t))
-            case SemiJoin(anti, predicate, left, right):
+            case logical.SemiJoin(anti, predicate, left, right):
                 others = self.at(right, t)
                 return [row for row in self.at(left, t) if any(_match(predicate, row, o) for o in others) != anti]
-            case MarkJoin(mark, predicate, left, right):
+            case logical.MarkJoin(mark, predicate, left, right):
                 others = self.at(right, t)
                 return [{**row, mark.id: any(_match(predicate, row, o) for o in others)} for row in self.at(left, t)]
-            case Apply():
+            case logical.Apply():
                 return [row for one in self.at(plan.left, t) for row in self._apply(plan, one, t)]
-            case Aggregate():
+            case logical.Aggregate():
                 return self._aggregate(plan, t)
-            case Distinct(source):
+            case logical.Distinct(source):
                 rows = self.at(source, t)
-                return list({_key(tuple(row.values())): row for row in rows}.values())
-            case Union(columns, inputs):
-                merged: list[Row] = []
-                for source in inputs:
-                    merged += self._renamed(source, columns, t)
-                return merged
-            case SetOperation(kind, columns, left, right):
+                return list({_key(row): row for row in rows}.values())
+            case logical.Union(columns, inputs):
+                return [row for source in inputs for row in self._renamed(source, columns, t)]
+            case logical.SetOperation(kind, columns, left, right):
                 sides = [self._renamed(source, columns, t) for source in (left, right)]
-                one, two = (Counter(_key(tuple(row.values())) for row in side) for side in sides)
-                rows_by_key = {_key(tuple(row.values())): row for side in sides for row in side}
+                one, two = (Counter(map(_key, side)) for side in sides)
+                rows_by_key = {_key(row): row for side in sides for row in side}
                 return [row for key, row in rows_by_key.items() for _ in range(_copies(kind, one[key], two[key]))]
 
-    def _apply(self, plan: Apply, row: Row, t: Instant) -> Iterator[Row]:
+    def _apply(self, plan: logical.Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
         values: dict[str, Expression] = {c.id: Literal(row[c.id], c.type) for c in schema(plan.left)}
         rows = _Interpreter(self.streams, self.origin).at(substitute_columns(plan.right, values), t)
@@ -185,14 +161,14 @@ class _Interpreter:
         """The rows with their places among those of their partition: one more than there are rows before them."""
         parts: dict[object, list[Row]] = {}
         for row in self.at(source, t):
-            parts.setdefault(_key(tuple(row[k] for k in partition)), []).append(row)
+            parts.setdefault(_key(row, partition), []).append(row)
         return [
             (row, 1 + sum(compare_rows(order, other, row) < 0 for other in rows))
             for rows in parts.values()
             for row in rows
         ]
 
-    def _outer(self, plan: OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
+    def _outer(self, plan: logical.OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
         pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]
         result = [{**one, **two} for one, two in pairs]
         for rows, other, preserved in ((left, plan.right, True), (right, plan.left, plan.full)):
@@ -206,12 +182,12 @@ class _Interpreter:
             ]
         return result
 
-    def _aggregate(self, plan: Aggregate, t: Instant) -> list[Row]:
+    def _aggregate(self, plan: logical.Aggregate, t: Instant) -> list[Row]:
         groups: dict[object, list[Row]] = {}
         if not plan.keys and self.origin is not None and self.origin <= t:
             groups[()] = []
         for row in self.at(plan.source, t):
-            groups.setdefault(_key(tuple(row[k] for k in plan.keys)), []).append(row)
+            groups.setdefault(_key(row, plan.keys), []).append(row)
         result: list[Row] = []
         for rows in groups.values():
             out: Row = {key: rows[0][key] for key in plan.keys} if rows else {}
@@ -236,16 +212,16 @@ class _Interpreter:
         for s in self._occasions(source, t + 1):
             rows = self.at(source, s)
             for row in rows if keeps_arrival_order(source) else in_order(rows, by_value):
-                parts.setdefault(_key(tuple(row[k] for k in partition)), []).append((s, row))
+                parts.setdefault(_key(row, partition), []).append((s, row))
         return parts
 
 
 def _minus(one: list[Row], two: list[Row]) -> list[Row]:
     """The rows of one bag that the other does not have."""
-    left = Counter(_key(tuple(row.values())) for row in two)
+    left = Counter(map(_key, two))
     difference: list[Row] = []
     for row in one:
-        key = _key(tuple(row.values()))
+        key = _key(row)
         if left[key] > 0:
             left[key] -= 1
         else:
@@ -257,7 +233,7 @@ def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
     return predicate is None or evaluate(predicate, {**one, **two}) is True
 
 
-def _copies(kind: SetKind, left: int, right: int) -> int:
+def _copies(kind: logical.SetKind, left: int, right: int) -> int:
     match kind:
         case "except all":
             return max(left - right, 0)
@@ -288,10 +264,10 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         return _changes(source, streams, origin)
 
     match plan:
-        case Scan(stream, _, _):
+        case logical.Scan(stream, _, _):
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
-        case TimeWindow(range_us, slide_us, source):
+        case logical.TimeWindow(range_us, slide_us, source):
             instants = below(source)
             length = granule(source)
             if not is_point_stream(source) and length is not None and instants:
@@ -304,14 +280,14 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
                 if range_us is not None:
                     edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
             return edges
-        case SessionWindow(_, gap_us, source):
+        case logical.SessionWindow(_, gap_us, source):
             instants = below(source)
             return instants | {t + gap_us for t in instants}
-        case Granularity(granule_us, source):
+        case logical.Granularity(granule_us, source):
             return {-(-t // granule_us) * granule_us for t in below(source)}
-        case Changes(_, source):
+        case logical.Changes(_, source):
             return {t + d for t in below(source) for d in (0, 1)}
-        case Aggregate((), _, source) if origin is not None:  # begins with the first element of any stream
+        case logical.Aggregate((), _, source) if origin is not None:  # begins with the first element of any stream
             return below(source) | {origin}
         case _:
             return set().union(*map(below, sources(plan)))
@@ -319,11 +295,12 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
 def bag(rows: Sequence[Sequence[Value]]) -> list[object]:
     """Rows as a comparable bag: order does not count, duplicates do, NaN equals NaN, NULL equals NULL."""
-    return sorted((_key(tuple(row)) for row in rows), key=repr)
+    return sorted((tuple(map(_identity, row)) for row in rows), key=repr)
 
 
-def _key(values: tuple[Value, ...]) -> object:
-    return tuple(map(_identity, values))
+def _key(row: Row, columns: Iterable[str] | None = None) -> object:
+    """The values of a row, or of some of its columns, for comparison."""
+    return tuple(_identity(row[column]) for column in (row if columns is None else columns))
 
 
 def _identity(value: object) -> object:

@@ -103,7 +103,7 @@ class JoinQuery:
 
 
 class JoinRates:
-    """The coefficients alpha and beta of the rate of every set of streams, and how many rows its window holds."""
+    """The coefficients alpha and beta of the rate of every set of streams."""
 
     def __init__(self, query: JoinQuery) -> None:
         n = query.size
@@ -111,14 +111,8 @@ class JoinRates:
         rates = np.array([item.rate for item in query.inputs])
         self.alpha = np.zeros(1 << n)
         self.beta = np.zeros((1 << n, n))
-        self.state = np.zeros(1 << n)
         for mask in range(1, 1 << n):
-            inside = list(members(mask))
-            first = inside[0]
-            factor = query.factor(1 << first, mask ^ (1 << first))
-            remaining = mask ^ (1 << first)
-            self.state[mask] = factor * windows[first] * (self.state[remaining] if remaining else 1.0)
-            for k in inside:
+            for k in members(mask):
                 others = self._without(query, windows, mask, k)
                 if query.by_time[k]:
                     self.alpha[mask] += rates[k] * others

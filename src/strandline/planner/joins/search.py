@@ -28,15 +28,6 @@ class JoinTreeChoice:
     load: float
     shedding: SheddingPlan
 
-    @property
-    def feasible(self) -> bool:
-        return self.shedding.whole
-
-    @property
-    def worth(self) -> float:
-        """R(p) of eq. (21)."""
-        return self.shedding.output / self.shedding.load if self.shedding.load else float("inf")
-
 
 def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = False) -> JoinTreeChoice:
     return JoinTreeChoice(
@@ -44,24 +35,26 @@ def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = 
     )
 
 
-def best_plan(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> JoinTreeChoice:
+def best_plan(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
     if query.size <= EXHAUSTIVE:
-        return ranked(query, capacity, shape)[0]
-    cheapest = consider(query, cheapest_tree(query, shape), capacity, quick=True)
-    if cheapest.feasible:
+        return ranked(query, capacity)[0]
+    cheapest = consider(query, cheapest_tree(query), capacity, quick=True)
+    if cheapest.shedding.whole:
         return cheapest
-    return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.worth)
+    return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.shedding.worth)
 
 
-def ranked(query: JoinQuery, capacity: float = 1.0, shape: Shape = "bushy") -> list[JoinTreeChoice]:
+def ranked(query: JoinQuery, capacity: float = 1.0) -> list[JoinTreeChoice]:
     """All plans, the best first. Where there are many, only those with the best quick estimate are costed exactly."""
-    all_trees = list(trees(query.size, shape))
+    all_trees = list(trees(query.size, "bushy"))
     quick = len(all_trees) > CLOSELY
-    choices = sorted((consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.worth)
+    choices = sorted(
+        (consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.shedding.worth
+    )
     if quick and query.by_time.any() and not query.by_time.all():
         closely = [consider(query, choice.tree, capacity) for choice in choices[:CLOSELY]]
-        choices = sorted((*closely, *choices[CLOSELY:]), key=lambda choice: -choice.worth)
+        choices = sorted((*closely, *choices[CLOSELY:]), key=lambda choice: -choice.shedding.worth)
     return choices
 
 
@@ -69,17 +62,12 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
     """All plans of some streams, up to the order of the two sides of a join."""
 
     def bushy(mask: Mask) -> Iterator[Tree]:
-        inside = list(members(mask))
-        if len(inside) == 1:
-            yield inside[0]
-            return
-        remaining = mask ^ (1 << inside[0])
-        part = remaining
-        while part:  # the streams that the first one is not joined with below
-            for left in bushy(mask ^ part):
-                for right in bushy(part):
+        if mask.bit_count() == 1:
+            yield from members(mask)
+        for one, two in _halves(mask):
+            for left in bushy(one):
+                for right in bushy(two):
                     yield left, right
-            part = (part - 1) & remaining
 
     def deep(mask: Mask) -> Iterator[Tree]:
         inside = list(members(mask))
@@ -96,19 +84,23 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
     yield from bushy(every) if shape == "bushy" else deep(every)
 
 
-def cheapest_tree(query: JoinQuery, shape: Shape = "bushy") -> Tree:
+def cheapest_tree(query: JoinQuery) -> Tree:
     """The plan of the smallest load with nothing dropped."""
-    return _cheapest(query, shape)[query.everything][1]
+    return _cheapest(query)[query.everything][1]
 
 
 def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
     """Cheapest plan for each division of the streams among the two sides of the last join; cheapest first."""
-    best = _cheapest(query, "bushy")
-    candidates = [
-        (best[left][0] + best[right][0] + _own_cost(query, left, right), (best[left][1], best[right][1]))
-        for left, right in _halves(query.everything, "bushy")
-    ]
-    return sorted(candidates, key=lambda item: item[0])
+    return sorted(_last_joins(query, query.everything, _cheapest(query)), key=lambda join: join[0])
+
+
+def _last_joins(
+    query: JoinQuery, mask: Mask, best: dict[Mask, tuple[float, Tree]]
+) -> Iterator[tuple[float, tuple[Tree, Tree]]]:
+    """The cost and the plan of a set for each division of it, given the best plans of its parts."""
+    for left, right in _halves(mask):
+        cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
+        yield cost, (best[left][1], best[right][1])
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
@@ -120,30 +112,19 @@ def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
     return cost
 
 
-def _cheapest(query: JoinQuery, shape: Shape) -> dict[Mask, tuple[float, Tree]]:
+def _cheapest(query: JoinQuery) -> dict[Mask, tuple[float, Tree]]:
     """Cheapest plan of every set of streams, by dynamic programming: the load is a sum over joins, and the output rate
     of a set does not depend on the plan."""
     best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
-        if mask.bit_count() < 2:
-            continue
-        cheapest: tuple[float, Tree] | None = None
-        for left, right in _halves(mask, shape):
-            cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
-            if cheapest is None or cost < cheapest[0]:
-                cheapest = cost, (best[left][1], best[right][1])
-        assert cheapest is not None, "a set of two or more has two halves"
-        best[mask] = cheapest
+        if mask.bit_count() > 1:
+            best[mask] = min(_last_joins(query, mask, best), key=lambda join: join[0])
     return best
 
 
-def _halves(mask: Mask, shape: Shape) -> Iterator[tuple[Mask, Mask]]:
-    if shape == "left-deep":
-        for last in members(mask):
-            yield mask ^ (1 << last), 1 << last
-        return
-    first = mask & -mask
-    remaining = mask ^ first
+def _halves(mask: Mask) -> Iterator[tuple[Mask, Mask]]:
+    """All divisions of a set in two, up to the order of the two."""
+    remaining = mask & (mask - 1)  # without the first one, which is always in the first half
     part = remaining
     while part:
         yield mask ^ part, part
@@ -160,15 +141,12 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() < 2:
             continue
-        choice: tuple[float, Tree, Floats] | None = None
-        for left, right in _halves(mask, "left-deep"):
-            joined = best[left][0], best[right][0]
-            settings = shed(query, joined, capacity, most=best[left][1], quick=True)
-            worth = settings.output / settings.load if settings.load else float("inf")
-            if choice is None or worth > choice[0]:
-                choice = worth, joined, settings.sampling_rates
-        assert choice is not None, "a set of two or more has a last stream"
-        best[mask] = choice[1], choice[2]
+        options: list[tuple[Tree, SheddingPlan]] = []
+        for last in members(mask):
+            left, most = best[mask ^ (1 << last)]
+            options.append(((left, last), shed(query, (left, last), capacity, most=most, quick=True)))
+        tree, settings = max(options, key=lambda option: option[1].worth)
+        best[mask] = tree, settings.sampling_rates
     tree, sampling_rates = best[query.everything]
     load = JoinLoad.of(query, tree)
     if query.by_time.any() and not query.by_time.all():

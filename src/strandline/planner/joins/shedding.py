@@ -43,6 +43,11 @@ class SheddingPlan:
         """True if nothing is dropped."""
         return bool((self.sampling_rates == 1.0).all())
 
+    @property
+    def worth(self) -> float:
+        """R(p) of eq. (21): results per load."""
+        return self.output / self.load if self.load else float("inf")
+
 
 def shed(
     query: JoinQuery, tree: Tree, capacity: float = 1.0, most: Floats | None = None, quick: bool = False
@@ -63,8 +68,8 @@ def shed(
     way = _in_turn if quick else _within
     starts = _corners(plan)
     candidates = [plan.settled(way(plan, capacity, start)) for start in (starts[:1] if quick else starts)]
-    fitting = [item for item in candidates if item.load <= capacity * (1 + SLACK)]
-    return max(fitting or candidates, key=lambda item: item.output)
+    fitting = [candidate for candidate in candidates if candidate.load <= capacity * (1 + SLACK)]
+    return max(fitting or candidates, key=lambda candidate: candidate.output)
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,5 +252,5 @@ def _filled(plan: _Plan, capacity: float, sampling_rates: Floats) -> Floats:
     room = capacity - plan.load.at(filled)
     filled[by_rows] = knapsack(plan.gains[by_rows], costs, plan.most[by_rows], room)
     return max(
-        (sampling_rates, filled), key=lambda item: (plan.load.at(item) <= capacity * (1 + CLOSE), plan.output(item))
+        (sampling_rates, filled), key=lambda rates: (plan.load.at(rates) <= capacity * (1 + CLOSE), plan.output(rates))
     )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypeAlias
 
 from strandline.core.types import BIGINT, BOOLEAN, Column
 from strandline.logical.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
+from strandline.logical.plan import Aggregates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 
-Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
-
-def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -> Node:
+def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, lasts: bool) -> Node:
     """An aggregation; `lasts` if no element ever ends.
 
     Duplicates of DISTINCT values are removed in a separate branch: a value may stay when the row that brought it
@@ -30,8 +28,7 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     by_id = {column.id: column for column in schema(source)}
     here = Column(f"here {aggregates[0][0].id}", "here", BOOLEAN)  # counts rows
     plain = dict.fromkeys(c.id for _, call in aggregates if not call.distinct for c in call.columns if c.id not in keys)
-    once = {c.argument.id: replace(by_id[c.argument.id], id=f"once {c.argument.id}")
-            for _, c in aggregates if c.distinct and c.argument}  # fmt: skip
+    once = _distinct_values(aggregates, source)
     copies = {c.argument.id: replace(by_id[c.argument.id], id=f"copy {c.argument.id}")
               for _, c in aggregates if not c.distinct and c.argument and c.argument.id in keys}  # fmt: skip
     # The values of ARRAY_AGG are in arrays of one element each; an order is one of the elements.
@@ -64,29 +61,29 @@ def sweep(keys: tuple[str, ...], aggregates: Calls, source: Node, lasts: bool) -
     return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
 
 
-def _sweep_first_values(keys: tuple[str, ...], aggregates: Calls, source: Node) -> Node:
-    by_id = {column.id: column for column in schema(source)}
-    once = {
-        call.argument.id: replace(by_id[call.argument.id], id=f"once {call.argument.id}")
-        for _, call in aggregates
-        if call.distinct and call.argument
-    }
-
-    def rerouted(call: AggregateCall) -> AggregateCall:
-        if not call.distinct or call.argument is None:
-            return call
-        value = once[call.argument.id]
-        return replace(call, argument=ColumnRef(value.id, value.type), distinct=False)
-
+def _sweep_first_values(keys: tuple[str, ...], aggregates: Aggregates, source: Node) -> Node:
+    once = _distinct_values(aggregates, source)
     marked = physical.FirstOccurrence(keys, tuple((column, column_id) for column_id, column in once.items()), source)
-    return physical.IncrementalAggregate(keys, tuple((column, rerouted(call)) for column, call in aggregates), marked)
+    calls = tuple((column, _rerouted(call, None, {}, once, {})) for column, call in aggregates)
+    return physical.IncrementalAggregate(keys, calls, marked)
+
+
+def _distinct_values(aggregates: Aggregates, source: Node) -> dict[str, Column]:
+    """The columns that have each value of a DISTINCT argument once, by the argument."""
+    by_id = {column.id: column for column in schema(source)}
+    arguments = [call.argument.id for _, call in aggregates if call.distinct and call.argument]
+    return {argument: replace(by_id[argument], id=f"once {argument}") for argument in arguments}
 
 
 def _rerouted(
-    call: AggregateCall, here: Column, copies: dict[str, Column], once: dict[str, Column], inner: dict[str, Column]
+    call: AggregateCall,
+    here: Column | None,
+    copies: dict[str, Column],
+    once: dict[str, Column],
+    inner: dict[str, Column],
 ) -> AggregateCall:
     if call.argument is None:
-        return replace(call, argument=ColumnRef(here.id, here.type))
+        return call if here is None else replace(call, argument=ColumnRef(here.id, here.type))
     if not call.distinct:
         copy = copies.get(call.argument.id)
         return call if copy is None else replace(call, argument=ColumnRef(copy.id, copy.type))

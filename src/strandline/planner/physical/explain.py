@@ -32,7 +32,7 @@ def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
         lines.append(PlanLine(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
             lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
-            lines += _show_tree(fragment.root, 2, feeders, fragment.id, numbers(fragment.root), set())
+            lines += _show_operators(fragment, feeders)
     return lines
 
 
@@ -53,19 +53,21 @@ def show_exchange(route: physical.ExchangeTo) -> str:
             return "exchange to a single shard"
 
 
-def _show_tree(
-    node: Node, depth: int, feeders: Mapping[str, str], fragment: str, known: Mapping[Node, int], shown: set[int]
-) -> Iterator[PlanLine]:
-    """A tree; a subtree that occurs twice runs once and is shown once."""
-    text = "  " * depth + show_node(node, feeders)
-    if isinstance(node, physical.Input):
-        yield PlanLine(text, node.name if node.name.startswith("source:") else None)
-        return
-    number = known[node]
-    if number in shown:
-        yield PlanLine(f"{text}, as above")
-        return
-    yield PlanLine(text, f"{fragment}.{number}")
-    shown.add(number)
-    for source in sources(node):
-        yield from _show_tree(source, depth + 1, feeders, fragment, known, shown)
+def _show_operators(fragment: Fragment, feeders: Mapping[str, str]) -> Iterator[PlanLine]:
+    """The tree of a fragment; a subtree that occurs twice runs once and is shown once."""
+    numbering = numbers(fragment.root)
+    shown: set[int] = set()
+
+    def show(node: Node, depth: int) -> Iterator[PlanLine]:
+        text = "  " * depth + show_node(node, feeders)
+        if isinstance(node, physical.Input):
+            yield PlanLine(text, node.name if node.name.startswith("source:") else None)
+        elif (number := numbering[node]) in shown:
+            yield PlanLine(f"{text}, as above")
+        else:
+            yield PlanLine(text, f"{fragment.id}.{number}")
+            shown.add(number)
+            for source in sources(node):
+                yield from show(source, depth + 1)
+
+    return show(fragment.root, 2)

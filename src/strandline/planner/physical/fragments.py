@@ -6,7 +6,7 @@ from itertools import count
 
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distribution import LoweredPlan, SourceOrdered
-from strandline.planner.physical.plan import Fragment, Node, schema, sources, with_sources
+from strandline.planner.physical.plan import Fragment, Node, numbered, schema, sources, with_sources
 
 
 def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
@@ -35,28 +35,18 @@ def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first
         feeders: dict[physical.Exchange, tuple[Node, int, physical.Input]] = {}
         carved, stage = carve(node, feeders)
         for exchange, (below, below_stage, port) in feeders.items():
-            route = physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys)
-            done.append(_fragment(below, query, below_stage, route, first + len(done), streams))
+            add(below, below_stage, physical.ExchangeTo(port.name, stage, exchange.mode, exchange.keys))
         return carved, stage
 
+    def add(root: Node, stage: int, route: physical.ExchangeTo | physical.ResultOf) -> None:
+        number = first + len(done) + 1
+        done.append(Fragment(f"f{number}", query, stage, root, route, streams, everywhere=not _only_in_one(root)))
+
     carved, stage = finish(root)
-    done.append(_fragment(carved, query, stage, physical.ResultOf(query), first + len(done), streams))
+    add(carved, stage, physical.ResultOf(query))
     return sorted(done, key=lambda fragment: fragment.stage)
-
-
-def _fragment(
-    root: Node,
-    query: str,
-    stage: int,
-    route: physical.ExchangeTo | physical.ResultOf,
-    number: int,
-    streams: frozenset[str],
-) -> Fragment:
-    return Fragment(f"f{number + 1}", query, stage, root, route, streams, everywhere=not _only_in_one(root))
 
 
 def _only_in_one(node: Node) -> bool:
     """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
-    if isinstance(node, physical.IncrementalAggregate) and not node.keys:
-        return True
-    return any(_only_in_one(source) for source in sources(node))
+    return any(isinstance(each, physical.IncrementalAggregate) and not each.keys for each in numbered(node))

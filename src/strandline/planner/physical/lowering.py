@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
 from strandline.logical import plan as logical
@@ -20,9 +20,11 @@ from strandline.logical.expressions import (
     columns_of,
     conjunction,
     conjuncts,
+    reads_only,
 )
 from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order, lasts
+from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read
@@ -44,21 +46,9 @@ from strandline.planner.physical.distribution import (
 from strandline.planner.physical.fragments import cut_fragments
 from strandline.planner.physical.plan import MatchKind, Node, Pipeline, QueryPlan, schema
 
+Keys: TypeAlias = tuple[ColumnRef, ...]
+
 KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result that may lack rows
-
-
-def choose(
-    plans: Sequence[tuple[str, Plan]],
-    streams: Sequence[BaseStream],
-    shards: int,
-    shed: frozenset[str] = frozenset(),
-) -> Pipeline:
-    """The pipeline of named queries; results of those in `shed` have a column with the sampling rate."""
-    parts: list[Pipeline] = []
-    for name, plan in plans:
-        first = sum(len(part.fragments) for part in parts)
-        parts.append(lower(name, plan, streams, shards, sheds=name in shed, first=first))
-    return combine(parts, streams)
 
 
 def lower(
@@ -114,14 +104,10 @@ def _build(plan: Plan) -> LoweredPlan:
             if not is_point_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+                built = _spread(built)
                 # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
-                built = replace(
-                    built,
-                    node=physical.Split(
-                        length, range_us // length, physical.Reorder(physical.AlignTime(length, built.node))
-                    ),
-                )
+                aligned = physical.Reorder(physical.AlignTime(length, built.node))
+                built = replace(built, node=physical.Split(length, range_us // length, aligned))
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
@@ -146,16 +132,15 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
-            return _match_join(plan, "full" if full else "left")
+            return _join(plan, "full" if full else "left")
         case logical.SemiJoin(anti):
-            return _match_join(plan, "anti" if anti else "semi")
+            return _join(plan, "anti" if anti else "semi")
         case logical.MarkJoin(mark):
-            return _match_join(plan, "mark", mark)
+            return _join(plan, "mark", mark)
         case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, aggregates, source):
-            built = _build(source)
-            built = partition_by(built, keys) if keys else gather(built)
+            built = _partitioned(_build(source), keys)
             node = sweep(keys, aggregates, built.node, lasts(source))
             return LoweredPlan(node, _restricted(built.where, frozenset(keys)) if keys else Single())
         case logical.Distinct(source):
@@ -165,6 +150,11 @@ def _build(plan: Plan) -> LoweredPlan:
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
             return _set_operation(plan)
+
+
+def _spread(built: LoweredPlan) -> LoweredPlan:
+    """Elements in any shard, if they are not in shards yet."""
+    return exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
 
 
 def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
@@ -186,14 +176,14 @@ def _brought_together(
     if partition:
         return partition_by(built, partition)
     # An element outside the top k of its shard is outside the overall top k.
-    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    built = _spread(built)
     return gather(replace(built, node=physical.TopK((), order, limit, built.node)))
 
 
 def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
     if isinstance(built.where, SourceOrdered) and built.where.granule is None:
         return replace(built, where=replace(built.where, granule=granule_us))
-    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    built = _spread(built)
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
 
 
@@ -210,60 +200,47 @@ def _arrivals(built: LoweredPlan) -> LoweredPlan:
     """ISTREAM of elements that never end: no interval continues another, so nothing is compared."""
     if built.where == SourceOrdered((None, 1)):
         return replace(built, where=SourceOrdered())  # the rows as they were read
-    built = exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    built = _spread(built)
     return replace(built, node=physical.InsertStream(built.node))
 
 
-def _join(plan: logical.Join) -> LoweredPlan:
-    left, right = _build(plan.left), _build(plan.right)
-    l_keys, r_keys, condition = _equalities(plan.predicate, left.node, right.node)
-    columns = schema(left.node) + schema(right.node)
-    if not l_keys:
-        # Any shard can pair its part of the left with all of the right.
-        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
-        right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
-        return LoweredPlan(physical.HashJoin((), (), condition, left.node, right.node), left.where)
-    left, l_refs = _with_keys(left, l_keys, "left")
-    right, r_refs = _with_keys(right, r_keys, "right")
-    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
-    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    if isinstance(left.where, Single) and isinstance(right.where, Single):
-        where: HashPartitioned | RoundRobin | Single = Single()
-    else:
-        where = HashPartitioned(tuple(frozenset((left_ids[i], right_ids[i])) for i in fit))
-    node: Node = physical.HashJoin(l_refs, r_refs, condition, left.node, right.node)
-    if schema(node) != columns:  # computed keys have served
-        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
-        where = _restricted(where, frozenset(c.id for c in columns))
-    return LoweredPlan(node, where)
-
-
-def _match_join(
-    plan: logical.OuterJoin | logical.SemiJoin | logical.MarkJoin, kind: MatchKind, mark: Column | None = None
+def _join(
+    plan: logical.Join | logical.OuterJoin | logical.SemiJoin | logical.MarkJoin,
+    kind: MatchKind | None = None,
+    mark: Column | None = None,
 ) -> LoweredPlan:
+    """A join of a kind; of none, an inner join."""
+
+    def joined(l_keys: Keys, r_keys: Keys, left: LoweredPlan, right: LoweredPlan) -> Node:
+        if kind is None:
+            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node)
+        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, left.node, right.node, mark)
+
     left, right = _build(plan.left), _build(plan.right)
-    l_keys, r_keys, condition = _equalities(plan.predicate, left.node, right.node)
-    columns = logical_schema(plan)
-    if not l_keys and kind == "full":
+    l_values, r_values, condition = _equalities(plan.predicate, left.node, right.node)
+    if not l_values and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
-        left, right = gather(left), gather(right)
-        return LoweredPlan(physical.OuterHashJoin(kind, (), (), condition, left.node, right.node), Single())
-    if not l_keys:
-        left = left if isinstance(left.where, HashPartitioned | RoundRobin | Single) else exchange(left, "spread", ())
+        return LoweredPlan(joined((), (), gather(left), gather(right)), Single())
+    if not l_values:
+        # Any shard can pair its part of the left with all of the right.
+        left = _spread(left)
         right = gather(right) if isinstance(left.where, Single) else exchange(right, "all", ())
-        return LoweredPlan(physical.OuterHashJoin(kind, (), (), condition, left.node, right.node, mark), left.where)
-    left, l_refs = _with_keys(left, l_keys, "left")
-    right, r_refs = _with_keys(right, r_keys, "right")
-    left_ids, right_ids = tuple(k.id for k in l_refs), tuple(k.id for k in r_refs)
-    left, right, fit = _side_by_side(left, left_ids, right, right_ids)
-    node: Node = physical.OuterHashJoin(kind, l_refs, r_refs, condition, left.node, right.node, mark)
-    # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
-    where: HashPartitioned | RoundRobin | Single = (
-        RoundRobin() if kind == "full" else HashPartitioned(tuple(frozenset((left_ids[i],)) for i in fit))
-    )
-    if schema(node) != columns:
-        node = physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in columns), node)
-        where = _restricted(where, frozenset(c.id for c in columns))
+        return LoweredPlan(joined((), (), left, right), left.where)
+    left, l_keys = _with_keys(left, l_values, "left")
+    right, r_keys = _with_keys(right, r_values, "right")
+    l_ids, r_ids = tuple(key.id for key in l_keys), tuple(key.id for key in r_keys)
+    left, right, fit = _side_by_side(left, l_ids, right, r_ids)
+    if kind is None and isinstance(left.where, Single) and isinstance(right.where, Single):
+        where: Distribution = Single()
+    elif kind == "full":
+        # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
+        where = RoundRobin()
+    else:
+        where = HashPartitioned(tuple(frozenset((l_ids[i], r_ids[i]) if kind is None else (l_ids[i],)) for i in fit))
+    node, columns = joined(l_keys, r_keys, left, right), logical_schema(plan)
+    if schema(node) != columns:  # computed keys have served
+        node = physical.Project(pass_on(columns), node)
+        where = _restricted(where, frozenset(column.id for column in columns))
     return LoweredPlan(node, where)
 
 
@@ -286,18 +263,15 @@ def _equalities(
     l_keys: list[Expression] = []
     r_keys: list[Expression] = []
     non_equi_conditions: list[Expression] = []
-    for part in conjuncts(predicate) if predicate is not None else ():
-        match part:
-            case Call("=", (one, two), _) if columns_of(one) and columns_of(two):
-                if columns_of(one) <= l_columns and columns_of(two) <= r_columns:
-                    l_keys.append(one)
-                    r_keys.append(two)
-                    continue
-                if columns_of(one) <= r_columns and columns_of(two) <= l_columns:
-                    l_keys.append(two)
-                    r_keys.append(one)
-                    continue
-        non_equi_conditions.append(part)
+    for part in conjuncts(predicate):
+        sides = part.arguments if isinstance(part, Call) and part.function == "=" else ()
+        for l_key, r_key in zip(sides, reversed(sides), strict=True):
+            if reads_only(l_key, l_columns) and reads_only(r_key, r_columns):
+                l_keys.append(l_key)
+                r_keys.append(r_key)
+                break
+        else:
+            non_equi_conditions.append(part)
     return tuple(l_keys), tuple(r_keys), conjunction(tuple(non_equi_conditions))
 
 
@@ -317,17 +291,15 @@ def _with_keys(
         refs.append(ColumnRef(column.id, column.type))
     if not computed:
         return built, tuple(refs)
-    kept: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
-    return replace(built, node=physical.Project((*kept, *computed), built.node)), tuple(refs)
+    return replace(built, node=physical.Project((*pass_on(columns), *computed), built.node)), tuple(refs)
 
 
 def _union(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> LoweredPlan:
-    placed = [b if not isinstance(b.where, SourceOrdered) else exchange(b, "spread", ()) for b in inputs]
-    if any(isinstance(b.where, Single) for b in placed):
-        placed = [gather(b) for b in placed]
-        return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), Single())
-    where = _union_place(columns, placed)
-    return LoweredPlan(physical.UnionAll(columns, tuple(b.node for b in placed)), where)
+    placed = [_spread(built) for built in inputs]
+    where: Distribution = _union_place(columns, placed)
+    if any(isinstance(built.where, Single) for built in placed):
+        placed, where = [gather(built) for built in placed], Single()
+    return LoweredPlan(physical.UnionAll(columns, tuple(built.node for built in placed)), where)
 
 
 def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
@@ -347,20 +319,19 @@ def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
     calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
     node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
     node = physical.Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
-    return LoweredPlan(physical.Project(tuple((c, ColumnRef(c.id, c.type)) for c in plan.columns), node), left.where)
+    return LoweredPlan(physical.Project(pass_on(plan.columns), node), left.where)
 
 
 def _renamed(built: LoweredPlan, columns: tuple[Column, ...]) -> LoweredPlan:
     """The same elements under other column names, by position."""
-    outputs = tuple((c, ColumnRef(s.id, s.type)) for c, s in zip(columns, schema(built.node), strict=True))
+    outputs = rename(schema(built.node), columns)
     return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
 
 
 def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], side: int) -> Node:
     """A side of a set operation with a column that marks the side."""
-    named: list[tuple[Column, Expression]] = [(c, ColumnRef(c.id, c.type)) for c in columns]
     marked = [(mark, Literal(True if number == side else None, BOOLEAN)) for number, mark in enumerate(marks)]
-    return physical.Project((*named, *marked), node)
+    return physical.Project((*pass_on(columns), *marked), node)
 
 
 def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
@@ -400,7 +371,7 @@ def _union_place(columns: tuple[Column, ...], inputs: list[LoweredPlan]) -> Hash
     return HashPartitioned(tuple(frozenset(columns[i].id for i in key) for key in common))
 
 
-def _after_map(where: Distribution, outputs: tuple[tuple[Column, Expression], ...]) -> Distribution:
+def _after_map(where: Distribution, outputs: logical.Outputs) -> Distribution:
     """A map keeps elements where they are; keys live on under the names of the columns that copy them."""
     if not isinstance(where, HashPartitioned):
         return where

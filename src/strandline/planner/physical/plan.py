@@ -12,8 +12,8 @@ from typing import ClassVar, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
-from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey
-from strandline.logical.plan import ChangeKind
+from strandline.logical.expressions import ColumnRef, Expression, SortKey
+from strandline.logical.plan import Aggregates, ChangeKind, Outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,6 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Filter."""
-
     tag: ClassVar[str] = "Filter"
     predicate: Expression
     source: Node
@@ -36,10 +34,8 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """Map."""
-
     tag: ClassVar[str] = "Project"
-    outputs: tuple[tuple[Column, Expression], ...]
+    outputs: Outputs
     source: Node
 
 
@@ -180,7 +176,7 @@ class IncrementalAggregate:
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
-    aggregates: tuple[tuple[Column, AggregateCall], ...]
+    aggregates: Aggregates
     source: Node
 
 
@@ -205,8 +201,6 @@ class FirstOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class UnionAll:
-    """Union."""
-
     tag: ClassVar[str] = "UnionAll"
     columns: Schema
     sources: tuple[Node, ...]
@@ -218,14 +212,6 @@ class Repeat:
 
     tag: ClassVar[str] = "Repeat"
     copies: Expression
-    source: Node
-
-
-@dataclass(frozen=True, slots=True)
-class Coalesce:
-    """Merge adjacent intervals of equal payload."""
-
-    tag: ClassVar[str] = "Coalesce"
     source: Node
 
 
@@ -265,32 +251,13 @@ class Exchange:
 # shard; one: everything to shard 0.
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 
-Node: TypeAlias = (
-    Input
-    | Filter
-    | Project
-    | TimeWindow
-    | CountWindow
-    | SessionWindow
-    | AlignTime
-    | ChangeStream
-    | InsertStream
-    | TopK
-    | Rank
-    | TopKPrefilter
-    | Reorder
-    | HashJoin
-    | OuterHashJoin
-    | IncrementalAggregate
-    | Distinct
-    | FirstOccurrence
-    | UnionAll
-    | Repeat
-    | Coalesce
-    | Split
-    | SamplingRate
-    | Exchange
-)
+WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | Split
+ChangeNode: TypeAlias = ChangeStream | InsertStream
+OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
+JoinNode: TypeAlias = HashJoin | OuterHashJoin
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence
+RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
+Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
 
 
 @dataclass(frozen=True, slots=True)

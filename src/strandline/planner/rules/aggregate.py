@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Final
 
 from strandline.core.types import BIGINT, BOOLEAN, MAX_PRECISION, Column, Type
 from strandline.functions.aggregates import aggregate_type
 from strandline.logical.expressions import AggregateCall, Call, Case, Cast, ColumnRef, Expression, Literal, columns_of
-from strandline.logical.plan import Aggregate, Join, Map, Plan, Union
+from strandline.logical.plan import Aggregate, Aggregates, Join, Map, Outputs, Plan, Union
 from strandline.logical.properties.keys import determines
-from strandline.logical.schema import schema
-from strandline.planner.rules.equality import respects_equality
-
-Calls: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
-Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
+from strandline.logical.schema import pass_on, schema
+from strandline.planner.rules.expressions import respects_equality
 
 SPARE_DIGITS: Final = 10  # digits that a sum may be longer than its numbers, so that no part of it is too long
 
@@ -36,9 +33,8 @@ def drop_grouping_by_key(plan: Plan) -> Plan | None:
             expressions = [value for value in values if value is not None]
             if len(expressions) < len(values):
                 return None
-            by_id = {c.id: c for c in schema(source)}
-            passed = tuple((by_id[key], ColumnRef(key, by_id[key].type)) for key in keys)
-            return Map((*passed, *((c, value) for (c, _), value in zip(aggregates, expressions, strict=True))), source)
+            computed = ((c, value) for (c, _), value in zip(aggregates, expressions, strict=True))
+            return Map((*pass_on(schema(plan)[: len(keys)]), *computed), source)
     return None
 
 
@@ -77,11 +73,12 @@ def group_below_join(plan: Plan) -> Iterator[Plan]:
                 return
             names = _names(plan.source)
             passed = tuple((c, names[c.id]) for c in schema(plan)[: len(plan.keys)])
-            read = frozenset(keys) | (columns_of(condition) if condition is not None else frozenset())
+            read = columns_of(condition).union(keys)
+            arguments = {column.id for _, call in aggregates for column in call.columns}
             for here, other, on_left in ((left, right, True), (right, left, False)):
                 own = [c.id for c in schema(here)]
                 by = tuple(column_id for column_id in own if column_id in read)
-                if not by or not _reads_only(aggregates, own) or determines(here, by):
+                if not by or not arguments.issubset(own) or determines(here, by):
                     continue
                 below = Aggregate(by, parts.below, here)
                 join = Join(condition, below, other) if on_left else Join(condition, other, below)
@@ -118,20 +115,17 @@ def group_below_union(plan: Plan) -> Plan | None:
             above = (*(next(c for c in columns if c.id == key) for key in keys), *(c for c, _ in parts.below))
             sides = tuple(_side(keys, parts.below, columns, source, n) for n, source in enumerate(inputs))
             whole = Aggregate(keys, parts.above, Union(above, sides))
-            return Map((*((c, ColumnRef(c.id, c.type)) for c in schema(plan)[: len(keys)]), *parts.outputs), whole)
+            return Map((*pass_on(schema(plan)[: len(keys)]), *parts.outputs), whole)
     return None
 
 
-def _side(keys: tuple[str, ...], calls: Calls, columns: tuple[Column, ...], source: Plan, number: int) -> Plan:
+def _side(keys: tuple[str, ...], calls: Aggregates, columns: tuple[Column, ...], source: Plan, number: int) -> Plan:
     """The grouping of one side of a union, whose columns have their own names."""
     names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
-    renamed = (
-        (
-            replace(column, id=f"{column.id} {number}"),
-            replace(call, argument=None if call.argument is None else names[call.argument.id]),
-        )
-        for column, call in calls
-    )
+    renamed: list[tuple[Column, AggregateCall]] = []
+    for column, call in calls:
+        argument = None if call.argument is None else names[call.argument.id]
+        renamed.append((replace(column, id=f"{column.id} {number}"), replace(call, argument=argument)))
     return Aggregate(tuple(names[key].id for key in keys), tuple(renamed), source)
 
 
@@ -139,8 +133,8 @@ def _side(keys: tuple[str, ...], calls: Calls, columns: tuple[Column, ...], sour
 class _Parts:
     """Two-step aggregation: partial, final, and the expressions that restore the output."""
 
-    below: Calls
-    above: Calls
+    below: Aggregates
+    above: Aggregates
     outputs: Outputs
 
 
@@ -181,7 +175,3 @@ def _is_additive(call: AggregateCall) -> bool:
 def _adds_up(kind: Type) -> bool:
     """True if sums of a type are exact and partial sums never overflow."""
     return kind.name in ("INT", "BIGINT") or (kind.name == "DECIMAL" and kind.precision + SPARE_DIGITS <= MAX_PRECISION)
-
-
-def _reads_only(aggregates: Calls, columns: list[str]) -> bool:
-    return all(column.id in columns for _, call in aggregates for column in call.columns)

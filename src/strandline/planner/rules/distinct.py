@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import ColumnRef, columns_of
+from strandline.logical.expressions import columns_of
 from strandline.logical.plan import (
     Aggregate,
     Distinct,
@@ -22,9 +22,9 @@ from strandline.logical.plan import (
     Union,
 )
 from strandline.logical.properties.keys import is_duplicate_free
-from strandline.logical.schema import schema
+from strandline.logical.schema import pass_on, schema
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rules.equality import node_respects_equality, respects_equality
+from strandline.planner.rules.expressions import node_respects_equality, respects_equality
 
 
 def drop_needless_distinct(plan: Plan) -> Plan | None:
@@ -44,9 +44,9 @@ def push_distinct_below_join(plan: Plan) -> Plan | None:
         case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
             return None
         case Distinct(Join(predicate, left, right)) if schema(left) and schema(right):
-            return Join(predicate, _once(left), _once(right))
+            return Join(predicate, _distinct(left), _distinct(right))
         case Distinct(Map(outputs, Join(predicate, left, right)) as map_) if node_respects_equality(map_):
-            return _changed(plan, Distinct(Map(outputs, Join(predicate, _once(left), _once(right)))))
+            return _changed(plan, Distinct(Map(outputs, Join(predicate, _distinct(left), _distinct(right)))))
     return None
 
 
@@ -56,7 +56,7 @@ def pull_distinct_above_join(plan: Plan) -> Plan | None:
         case Join(predicate) if not respects_equality(predicate):
             return None
         case Join(predicate, Distinct(left), right) if is_duplicate_free(right):
-            return Distinct(Join(predicate, left, _many(right)))
+            return Distinct(Join(predicate, left, _without_distinct(right)))
         case Join(predicate, left, Distinct(right)) if is_duplicate_free(left):
             return Distinct(Join(predicate, left, right))
     return None
@@ -67,29 +67,29 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
     matches."""
     match plan:
         case Distinct(SemiJoin() | MarkJoin() as match_) if schema(match_.left) and node_respects_equality(match_):
-            return replace(match_, left=_once(match_.left))
+            return replace(match_, left=_distinct(match_.left))
         case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_):
             if not (node_respects_equality(match_) and node_respects_equality(map_)):
                 return None
-            return _changed(plan, Distinct(Map(outputs, replace(match_, left=_once(match_.left)))))
+            return _changed(plan, Distinct(Map(outputs, replace(match_, left=_distinct(match_.left)))))
     return None
 
 
-def remove_copies_early(plan: Plan) -> Iterator[Plan]:
+def remove_duplicates_early(plan: Plan) -> Iterator[Plan]:
     """δ(μ(S)) = δ(μ(δ(S))), δ(S1 ⊎ S2) = δ(δ(S1) ⊎ S2), γ(S) = γ(δ(S)) for aggregates that ignore duplicates."""
     match plan:
-        case Distinct(Map(outputs, source) as map_) if _has_copies(source):
+        case Distinct(Map(outputs, source) as map_) if _has_duplicates(source):
             if node_respects_equality(map_):
                 yield Distinct(Map(outputs, Distinct(source)))
         case Distinct(Union(columns, inputs)):
             for position, source in enumerate(inputs):
-                if _has_copies(source):
+                if _has_duplicates(source):
                     yield Distinct(Union(columns, (*inputs[:position], Distinct(source), *inputs[position + 1 :])))
-        case Aggregate(_, _, source) if _is_blind(plan) and _has_copies(source):
+        case Aggregate(_, _, source) if _ignores_duplicates(plan) and _has_duplicates(source):
             yield replace(plan, source=Distinct(source))
 
 
-def remove_copies_of_partners(plan: Plan) -> Plan | None:
+def remove_duplicates_below_semi_join(plan: Plan) -> Plan | None:
     """L ⋉p R = L ⋉p δ(π(R)), where π keeps the columns that p reads; the same for ▷ and marks.
 
     A match test does not depend on the number of matches. Without a condition R only needs to be non-empty, and there
@@ -101,29 +101,29 @@ def remove_copies_of_partners(plan: Plan) -> Plan | None:
             columns = tuple(c for c in schema(plan.right) if c.id in read)
             if not columns or isinstance(plan.right, Distinct):
                 return None
-            narrow = Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns), plan.right)
-            return replace(plan, right=Distinct(plan.right if columns == schema(plan.right) else narrow))
+            narrow = plan.right if columns == schema(plan.right) else Map(pass_on(columns), plan.right)
+            return replace(plan, right=Distinct(narrow))
     return None
 
 
-def leave_copies(plan: Plan) -> Plan | None:
+def drop_distinct_below_insensitive(plan: Plan) -> Plan | None:
     """δ(μ(δ(S))) = δ(μ(S)), δ(S1) ∩ S2 = S1 ∩ S2, L ⋉ δ(R) = L ⋉ R and so on: a δ below a duplicate-insensitive
     operator, with no sensitive one in between."""
     match plan:
         case Distinct(source):
-            return _changed(plan, Distinct(_many(source)))
-        case Aggregate(_, _, source) if _is_blind(plan):
-            return _changed(plan, replace(plan, source=_many(source)))
+            return _changed(plan, Distinct(_without_distinct(source)))
+        case Aggregate(_, _, source) if _ignores_duplicates(plan):
+            return _changed(plan, replace(plan, source=_without_distinct(source)))
         case SetOperation("except" | "intersect", _, left, right):
-            return _changed(plan, replace(plan, left=_many(left), right=_many(right)))
+            return _changed(plan, replace(plan, left=_without_distinct(left), right=_without_distinct(right)))
         case SetOperation("except strict", _, _, right):
-            return _changed(plan, replace(plan, right=_many(right)))
+            return _changed(plan, replace(plan, right=_without_distinct(right)))
         case SemiJoin() | MarkJoin() if node_respects_equality(plan):
-            return _changed(plan, replace(plan, right=_many(plan.right)))
+            return _changed(plan, replace(plan, right=_without_distinct(plan.right)))
     return None
 
 
-def _many(plan: Plan) -> Plan:
+def _without_distinct(plan: Plan) -> Plan:
     """The same payloads with perhaps more duplicates: without every δ below an insensitive operator.
 
     Multiplicity-sensitive operators end the search: EXCEPT ALL, top-k, ranks, count windows, changes.
@@ -132,27 +132,25 @@ def _many(plan: Plan) -> Plan:
         return plan
     match plan:
         case Distinct(source):
-            return _many(source)
-        case Filter() | Map() | Granularity() | TimeWindow() | Join() | OuterJoin() | Union():
-            return with_sources(plan, tuple(map(_many, sources(plan))))
-        case SemiJoin() | MarkJoin():
-            return replace(plan, left=_many(plan.left), right=_many(plan.right))
+            return _without_distinct(source)
+        case Filter() | Map() | Granularity() | TimeWindow() | Join() | OuterJoin() | SemiJoin() | MarkJoin() | Union():
+            return with_sources(plan, tuple(map(_without_distinct, sources(plan))))
         case SetOperation(kind) if kind != "except all":
-            return replace(plan, left=_many(plan.left), right=_many(plan.right))
+            return with_sources(plan, tuple(map(_without_distinct, sources(plan))))
     return plan
 
 
-def _is_blind(plan: Aggregate) -> bool:
+def _ignores_duplicates(plan: Aggregate) -> bool:
     """True if duplicates of elements do not change a grouping."""
     calls = [call for _, call in plan.aggregates]
     return all(call.user is None and (call.distinct or call.function in ("min", "max")) for call in calls)
 
 
-def _once(plan: Plan) -> Plan:
-    return Distinct(plan) if _has_copies(plan) else plan
+def _distinct(plan: Plan) -> Plan:
+    return Distinct(plan) if _has_duplicates(plan) else plan
 
 
-def _has_copies(plan: Plan) -> bool:
+def _has_duplicates(plan: Plan) -> bool:
     """True if a δ over a plan may have an effect. Elements without columns are all duplicates: only their number
     matters, and no operator distinguishes them."""
     return bool(schema(plan)) and not is_duplicate_free(plan)

@@ -5,20 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from strandline.core.types import Column
+from strandline.core.types import Schema
 from strandline.logical.expressions import (
     Call,
     ColumnRef,
     Expression,
     Literal,
-    columns_of,
     conjunction,
     conjuncts,
+    split_conjunction,
     substitute,
 )
 from strandline.logical.plan import (
     Aggregate,
     Changes,
+    CountWindow,
     Distinct,
     Filter,
     Granularity,
@@ -26,23 +27,21 @@ from strandline.logical.plan import (
     Map,
     Plan,
     Rank,
+    SessionWindow,
     SetOperation,
     TimeWindow,
     TopRows,
     Union,
 )
-from strandline.logical.schema import schema
-from strandline.planner.rules.equality import respects_equality
-from strandline.planner.rules.expression_size import stays_small
+from strandline.logical.schema import filtered, rename, schema
+from strandline.planner.rules.expressions import respects_equality, stays_small, takes_whole_groups
 
 
 def merge_filters(plan: Plan) -> Plan | None:
     """σp(σq(S)) = σ(q ∧ p)(S)."""
     match plan:
         case Filter(outer, Filter(inner, source)):
-            both = conjunction((*conjuncts(inner), *conjuncts(outer)))
-            assert both is not None
-            return Filter(both, source)
+            return filtered(source, conjunction((inner, outer)))
     return None
 
 
@@ -77,8 +76,7 @@ def push_filter_into_join(plan: Plan) -> Plan | None:
     """σp(L ⋈q R) = L ⋈(q ∧ p) R."""
     match plan:
         case Filter(predicate, Join(condition, left, right)):
-            conditions = conjuncts(condition) if condition is not None else ()
-            return Join(conjunction((*conditions, *conjuncts(predicate))), left, right)
+            return Join(conjunction((*conjuncts(condition), *conjuncts(predicate))), left, right)
     return None
 
 
@@ -86,7 +84,7 @@ def push_filter_below_union(plan: Plan) -> Plan | None:
     """σ(S1 ⊎ S2) = σ(S1) ⊎ σ(S2), with the column names of each side."""
     match plan:
         case Filter(predicate, Union(columns, sources)):
-            return Union(columns, tuple(_filtered(source, predicate, columns) for source in sources))
+            return Union(columns, tuple(_filter_branch(source, predicate, columns) for source in sources))
     return None
 
 
@@ -94,16 +92,14 @@ def push_filter_below_set_operation(plan: Plan) -> Plan | None:
     """σ(S1 - S2) = σ(S1) - σ(S2), and so on: the multiplicity of a payload depends only on its duplicates."""
     match plan:
         case Filter(predicate, SetOperation(kind, columns, left, right)) if respects_equality(predicate):
-            return SetOperation(
-                kind, columns, _filtered(left, predicate, columns), _filtered(right, predicate, columns)
-            )
+            sides = (_filter_branch(side, predicate, columns) for side in (left, right))
+            return SetOperation(kind, columns, *sides)
     return None
 
 
-def _filtered(source: Plan, predicate: Expression, columns: tuple[Column, ...]) -> Plan:
+def _filter_branch(source: Plan, predicate: Expression, columns: Schema) -> Plan:
     """The filter over a source, whose columns correspond to `columns` by position."""
-    names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
-    return Filter(substitute(predicate, dict(names)), source)
+    return Filter(substitute(predicate, {c.id: value for c, value in rename(schema(source), columns)}), source)
 
 
 def push_filter_below_distinct(plan: Plan) -> Plan | None:
@@ -120,37 +116,26 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
     Without keys the one group exists even over nothing, so nothing may be pushed.
     """
     match plan:
-        case Filter(predicate, Aggregate(keys, aggregates, source)) if keys:
-            parts = conjuncts(predicate)
-            below = tuple(part for part in parts if takes_whole_groups(part, frozenset(keys)))
-            if not below:
-                return None
-            above = conjunction(tuple(part for part in parts if part not in below))
-            pushed = conjunction(below)
-            assert pushed is not None
-            grouped = Aggregate(keys, aggregates, Filter(pushed, source))
-            return grouped if above is None else Filter(above, grouped)
+        case Filter(predicate, Aggregate(keys) as groups) if keys:
+            return push_by_groups(predicate, groups, keys)
     return None
 
 
-def takes_whole_groups(condition: Expression, keys: frozenset[str]) -> bool:
-    """True if a condition reads at least one of these columns and no others: it holds for whole groups."""
-    read = columns_of(condition)
-    return bool(read) and read <= keys and respects_equality(condition)
+def push_by_groups(
+    predicate: Expression, over: Aggregate | TopRows | Rank | CountWindow | SessionWindow, keys: tuple[str, ...]
+) -> Plan | None:
+    """A filter below an operator that works group by group, as far as the filter takes whole groups."""
+    pushed, remaining = split_conjunction(predicate, lambda part: takes_whole_groups(part, frozenset(keys)))
+    if pushed is None:
+        return None
+    return filtered(replace(over, source=Filter(pushed, over.source)), remaining)
 
 
 def push_filter_below_first_rows(plan: Plan) -> Plan | None:
     """σp(τ(S)) = τ(σp(S)) for the parts of p that read partition columns only: they drop whole partitions."""
     match plan:
         case Filter(predicate, TopRows() | Rank() as first):
-            keys = frozenset(first.partition)
-            parts = conjuncts(predicate)
-            below = tuple(part for part in parts if takes_whole_groups(part, keys))
-            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
-            if pushed is None:
-                return None
-            ranked = replace(first, source=Filter(pushed, first.source))
-            return ranked if above is None else Filter(above, ranked)
+            return push_by_groups(predicate, first, first.partition)
     return None
 
 
@@ -165,11 +150,10 @@ def limit_rank_by_filter(plan: Plan) -> Plan | None:
             lowest = min((n for _, n, _ in bounds if n is not None), default=limit)
             if limit is not None and lowest is not None:
                 lowest = min(limit, lowest)
-            remaining = conjunction(tuple(part for part, _, all_is_said in bounds if not all_is_said))
+            remaining = conjunction(part for part, _, all_is_said in bounds if not all_is_said)
             if lowest == limit and remaining == predicate:
                 return None
-            limited = replace(rank, limit=lowest)
-            return limited if remaining is None else Filter(remaining, limited)
+            return filtered(replace(rank, limit=lowest), remaining)
     return None
 
 

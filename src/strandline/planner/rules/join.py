@@ -1,12 +1,17 @@
-"""Rules about joins."""
+"""Rules about joins: conditions that move below them, and single steps from one order to another.
+
+`planner/join_order.py` finds the best order of a cluster by a model of its own. The steps are for the beam search over
+plans with other operators between joins.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.logical.expressions import columns_of, conjunction, conjuncts
-from strandline.logical.plan import Filter, Join, MarkJoin, OuterJoin, Plan, SemiJoin
-from strandline.logical.schema import schema
+from strandline.logical.expressions import Expression, conjunction, conjuncts, reads_only, split_conjunction
+from strandline.logical.plan import Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.schema import column_ids, filtered, pass_on, schema
 
 
 def push_condition_below_match(plan: Plan) -> Plan | None:
@@ -15,17 +20,15 @@ def push_condition_below_match(plan: Plan) -> Plan | None:
     A condition on L only stays: a rejected element is not gone but unmatched. A full join keeps both sides.
     """
     match plan:
-        case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right) if condition is not None:
-            columns = frozenset(c.id for c in schema(right))
-            parts = conjuncts(condition)
-            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
-            remaining, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
-            if pushed is None or (remaining is None and isinstance(plan, OuterJoin)):
+        case OuterJoin(False, condition, _, right) | SemiJoin(_, condition, _, right):
+            columns = column_ids(right)
+            pushed, remaining = split_conjunction(condition, lambda part: reads_only(part, columns))
+            if pushed is None:
                 return None
-            if isinstance(plan, OuterJoin):
-                assert remaining is not None
-                return OuterJoin(False, remaining, plan.left, Filter(pushed, right))
-            return replace(plan, predicate=remaining, right=Filter(pushed, right))
+            below = Filter(pushed, right)
+            if isinstance(plan, SemiJoin):
+                return replace(plan, predicate=remaining, right=below)
+            return None if remaining is None else replace(plan, predicate=remaining, right=below)
     return None
 
 
@@ -33,14 +36,11 @@ def push_filter_below_match(plan: Plan) -> Plan | None:
     """σp(L ⟕ R) = σp(L) ⟕ R where p reads L only, and the same for semi, anti and mark joins."""
     match plan:
         case Filter(predicate, (OuterJoin(False) | SemiJoin() | MarkJoin()) as join):
-            columns = frozenset(c.id for c in schema(join.left))
-            parts = conjuncts(predicate)
-            below = tuple(p for p in parts if columns_of(p) and columns_of(p) <= columns)
-            remaining, pushed = conjunction(tuple(p for p in parts if p not in below)), conjunction(below)
+            columns = column_ids(join.left)
+            pushed, remaining = split_conjunction(predicate, lambda part: reads_only(part, columns))
             if pushed is None:
                 return None
-            filtered = replace(join, left=Filter(pushed, join.left))
-            return filtered if remaining is None else Filter(remaining, filtered)
+            return filtered(replace(join, left=Filter(pushed, join.left)), remaining)
     return None
 
 
@@ -50,18 +50,54 @@ def push_condition_below_join(plan: Plan) -> Plan | None:
     A part that reads no column at all stays: it is not about either side.
     """
     match plan:
-        case Join(condition, left, right) if condition is not None:
-            l_columns, r_columns = (frozenset(c.id for c in schema(side)) for side in (left, right))
-            parts = conjuncts(condition)
-            of_left = tuple(p for p in parts if columns_of(p) and columns_of(p) <= l_columns)
-            of_right = tuple(p for p in parts if columns_of(p) and columns_of(p) <= r_columns)
-            if not of_left and not of_right:
+        case Join(condition, left, right):
+            l_columns, r_columns = column_ids(left), column_ids(right)
+            of_left, others = split_conjunction(condition, lambda part: reads_only(part, l_columns))
+            of_right, remaining = split_conjunction(others, lambda part: reads_only(part, r_columns))
+            if of_left is None and of_right is None:
                 return None
-            remaining = conjunction(tuple(p for p in parts if p not in of_left and p not in of_right))
-            for_left, for_right = conjunction(of_left), conjunction(of_right)
-            return Join(
-                remaining,
-                left if for_left is None else Filter(for_left, left),
-                right if for_right is None else Filter(for_right, right),
-            )
+            return Join(remaining, filtered(left, of_left), filtered(right, of_right))
     return None
+
+
+# ---- joins commute and associate -------------------------------------------------------------------------------------
+
+
+def swap_join(plan: Plan) -> Plan | None:
+    """L ⋈ R = R ⋈ L, with the columns in the order that they had."""
+    match plan:
+        case Join(condition, left, right):
+            return Map(pass_on(schema(plan)), Join(condition, right, left))
+    return None
+
+
+def rotate_join(plan: Plan) -> Iterator[Plan]:
+    """(A ⋈ B) ⋈ C = A ⋈ (B ⋈ C), and back, rule (10.4)."""
+    match plan:
+        case Join(outer, Join(inner, a, b), c):
+            yield _joined((*conjuncts(inner), *conjuncts(outer)), a, (b, c))
+    match plan:
+        case Join(outer, a, Join(inner, b, c)):
+            yield _joined((*conjuncts(inner), *conjuncts(outer)), (a, b), c)
+
+
+def exchange_in_join(plan: Plan) -> Plan | None:
+    """(A ⋈ B) ⋈ C = (A ⋈ C) ⋈ B, with the columns in the order that they had."""
+    match plan:
+        case Join(outer, Join(inner, a, b), c):
+            return Map(pass_on(schema(plan)), _joined((*conjuncts(inner), *conjuncts(outer)), (a, c), b))
+    return None
+
+
+def _joined(parts: tuple[Expression, ...], left: Plan | tuple[Plan, Plan], right: Plan | tuple[Plan, Plan]) -> Plan:
+    """A join of a plan and a pair of plans that are joined first, every condition as early as it can be."""
+    sides: list[Plan] = []
+    for side in (left, right):
+        if isinstance(side, tuple):
+            columns = column_ids(*side)
+            early = [part for part in parts if reads_only(part, columns)]
+            parts = tuple(part for part in parts if part not in early)
+            sides.append(Join(conjunction(early), *side))
+        else:
+            sides.append(side)
+    return Join(conjunction(parts), sides[0], sides[1])

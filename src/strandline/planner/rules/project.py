@@ -8,8 +8,8 @@ from strandline.core.types import Column
 from strandline.functions.subexpressions import Part, Parts
 from strandline.logical.expressions import ColumnRef, Expression, Literal, children, columns_of, substitute
 from strandline.logical.plan import Filter, Map, Plan, TimeWindow
-from strandline.logical.schema import schema
-from strandline.planner.rules.expression_size import stays_small
+from strandline.logical.schema import pass_on, schema
+from strandline.planner.rules.expressions import stays_small
 
 # Nanoseconds for each row; for less, one more column that the filter has to move is not worth it.
 EXPENSIVE_NS = 60
@@ -54,7 +54,7 @@ def share_with_filter(plan: Plan) -> Plan | None:
             instead: dict[int, Expression] = {number: ColumnRef(c.id, c.type) for c, number in shared}
             first, *expressions = (parts.written(root, instead) for root in parts.roots)
             needed = frozenset().union(*map(columns_of, (first, *expressions)))
-            kept = ((c, ColumnRef(c.id, c.type)) for c in schema(source) if c.id in needed)
+            kept = pass_on(c for c in schema(source) if c.id in needed)
             below = Map((*kept, *((c, parts.all[number].expression) for c, number in shared)), source)
             return Map(tuple((c, e) for (c, _), e in zip(outputs, expressions, strict=True)), Filter(first, below))
     return None

@@ -4,31 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from strandline.logical.expressions import ColumnRef, columns_of
-from strandline.logical.plan import (
-    Aggregate,
-    Apply,
-    Changes,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    Scan,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
+from strandline.logical import plan as logical
+from strandline.logical.expressions import columns_of
+from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import keeps_arrival_order
-from strandline.logical.schema import schema
+from strandline.logical.schema import column_ids, pass_on, schema
 from strandline.logical.tree import streams_read, walk
 
 
@@ -40,9 +20,9 @@ def prune_columns(plan: Plan) -> Plan:
     An unread mark removes its join, too, but not the only scan of a stream: an aggregate without keys has a value from
     the first element of any stream that the query reads.
     """
-    needed = frozenset(c.id for c in schema(plan))
+    needed = column_ids(plan)
     pruned = _prune(plan, needed, may_forget=True)
-    begins = any(isinstance(node, Aggregate) and not node.keys for node in walk(plan))
+    begins = any(isinstance(node, logical.Aggregate) and not node.keys for node in walk(plan))
     return _prune(plan, needed, may_forget=False) if begins and streams_read(pruned) != streams_read(plan) else pruned
 
 
@@ -50,62 +30,59 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
     def prune(source: Plan, required: frozenset[str]) -> Plan:
         return _prune(source, required, may_forget)
 
+    def prune_in_order(source: Plan, ids: tuple[str, ...]) -> Plan:
+        """Unions and set operations match columns by position, so their inputs must have them in order."""
+        pruned = prune(source, frozenset(ids))
+        columns = {c.id: c for c in schema(pruned)}
+        return pruned if tuple(columns) == ids else logical.Map(pass_on(columns[i] for i in ids), pruned)
+
     match plan:
-        case Scan(_, _, columns):
+        case logical.Scan(_, _, columns):
             return replace(plan, columns=tuple(c for c in columns if c.id in needed))
-        case Filter(predicate, source):
-            pruned = Filter(predicate, prune(source, needed | columns_of(predicate)))
+        case logical.Filter(predicate, source):
+            pruned = logical.Filter(predicate, prune(source, needed | columns_of(predicate)))
             return _narrow(pruned, needed)
-        case Map(outputs, source):
+        case logical.Map(outputs, source):
             kept = tuple((c, e) for c, e in outputs if c.id in needed)
             below = frozenset().union(*(columns_of(e) for _, e in kept))
-            return Map(kept, prune(source, below))
-        case CountWindow(partition, _, _, source) | SessionWindow(partition, _, source):
+            return logical.Map(kept, prune(source, below))
+        case logical.CountWindow(partition, _, _, source) | logical.SessionWindow(partition, _, source):
             read = needed | frozenset(partition)
-            if isinstance(plan, CountWindow) and not keeps_arrival_order(source):
-                read = frozenset(c.id for c in schema(source))  # which rows are the last is a question of their values
+            if isinstance(plan, logical.CountWindow) and not keeps_arrival_order(source):
+                read = column_ids(source)  # which rows are the last is a question of their values
             return _narrow(replace(plan, source=prune(source, read)), needed)
-        case Rank(place, partition, order, limit, source) if place.id not in needed:
+        case logical.Rank(place, partition, order, limit, source) if place.id not in needed:
             # The ranks themselves are not read.
-            return prune(source if limit is None else TopRows(partition, order, limit, source), needed)
-        case TopRows(partition, order, _, source) | Rank(_, partition, order, _, source):
+            return prune(source if limit is None else logical.TopRows(partition, order, limit, source), needed)
+        case logical.TopRows(partition, order, _, source) | logical.Rank(_, partition, order, _, source):
             read = needed.union(partition, (key.column.id for key in order))
-            below = read - {plan.place.id} if isinstance(plan, Rank) else read
+            below = read - {plan.place.id} if isinstance(plan, logical.Rank) else read
             return _narrow(replace(plan, source=prune(source, below)), needed)
-        case Changes(_, source):  # a change of an unread column is a change all the same
-            return _narrow(replace(plan, source=prune(source, frozenset(c.id for c in schema(source)))), needed)
-        case TimeWindow() | Granularity():
+        case logical.Changes(_, source):  # a change of an unread column is a change all the same
+            return _narrow(replace(plan, source=prune(source, column_ids(source))), needed)
+        case logical.TimeWindow() | logical.Granularity():
             return replace(plan, source=prune(plan.source, needed))
-        case Join(predicate, left, right):
-            required = needed | (columns_of(predicate) if predicate is not None else frozenset())
-            sides = [prune(side, required & frozenset(c.id for c in schema(side))) for side in (left, right)]
-            return Join(predicate, sides[0], sides[1])
-        case MarkJoin(mark, _, left, _) if mark.id not in needed and may_forget:
+        case logical.MarkJoin(mark, _, left, _) if mark.id not in needed and may_forget:
             return prune(left, needed)
-        case OuterJoin() | SemiJoin() | MarkJoin():
-            required = needed | (columns_of(plan.predicate) if plan.predicate is not None else frozenset())
-            sides = [prune(side, required & frozenset(c.id for c in schema(side))) for side in (plan.left, plan.right)]
+        case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
+            required = needed | columns_of(plan.predicate)
+            sides = [prune(side, required & column_ids(side)) for side in (plan.left, plan.right)]
             return replace(plan, left=sides[0], right=sides[1])
-        case Apply():
+        case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
-        case Aggregate(keys, aggregates, source):
+        case logical.Aggregate(keys, aggregates, source):
             kept_aggregates = tuple((c, a) for c, a in aggregates if c.id in needed)
             arguments = frozenset(column.id for _, a in kept_aggregates for column in a.columns)
-            return Aggregate(keys, kept_aggregates, prune(source, frozenset(keys) | arguments))
-        case Distinct(source):
-            return Distinct(prune(source, frozenset(c.id for c in schema(source))))
-        case Union(columns, sources):
+            return logical.Aggregate(keys, kept_aggregates, prune(source, frozenset(keys) | arguments))
+        case logical.Distinct(source):
+            return logical.Distinct(prune(source, column_ids(source)))
+        case logical.Union(columns, sources):
             at = [i for i, c in enumerate(columns) if c.id in needed]
-            pruned_sources: list[Plan] = []
-            for source in sources:
-                wanted_columns = tuple(schema(source)[i] for i in at)
-                narrowed = prune(source, frozenset(c.id for c in wanted_columns))
-                pruned_sources.append(_exactly(narrowed, tuple(c.id for c in wanted_columns)))
-            return Union(tuple(columns[i] for i in at), tuple(pruned_sources))
-        case SetOperation(kind, columns, left, right):
-            ids = [tuple(c.id for c in schema(side)) for side in (left, right)]
-            whole = [_exactly(prune(side, frozenset(i)), i) for side, i in zip((left, right), ids, strict=True)]
-            return SetOperation(kind, columns, whole[0], whole[1])
+            inputs = (prune_in_order(source, tuple(schema(source)[i].id for i in at)) for source in sources)
+            return logical.Union(tuple(columns[i] for i in at), tuple(inputs))
+        case logical.SetOperation(kind, columns, left, right):
+            sides = [prune_in_order(side, tuple(c.id for c in schema(side))) for side in (left, right)]
+            return logical.SetOperation(kind, columns, sides[0], sides[1])
 
 
 def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
@@ -113,12 +90,4 @@ def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:
     columns = schema(plan)
     if all(c.id in needed for c in columns):
         return plan
-    return Map(tuple((c, ColumnRef(c.id, c.type)) for c in columns if c.id in needed), plan)
-
-
-def _exactly(plan: Plan, ids: tuple[str, ...]) -> Plan:
-    """Unions and set operations match columns by position, so their inputs must have them in order."""
-    columns = {c.id: c for c in schema(plan)}
-    if tuple(columns) == ids:
-        return plan
-    return Map(tuple((columns[i], ColumnRef(i, columns[i].type)) for i in ids), plan)
+    return logical.Map(pass_on(c for c in columns if c.id in needed), plan)

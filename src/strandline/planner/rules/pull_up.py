@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from strandline.core.types import Column, Schema
 from strandline.logical.expressions import (
     ColumnRef,
-    Expression,
     Literal,
     columns_of,
     conjunction,
     conjuncts,
+    reads_only,
     substitute,
 )
 from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
-from strandline.logical.schema import schema
-from strandline.planner.rules.equality import respects_equality
-from strandline.planner.rules.expression_size import stays_small
-from strandline.planner.rules.filter import takes_whole_groups
+from strandline.logical.schema import column_ids, pass_on, schema
+from strandline.planner.rules.expressions import respects_equality, stays_small, takes_whole_groups
 
 
 def split_filter(plan: Plan) -> Iterator[Plan]:
@@ -64,9 +61,7 @@ def pull_filter_above_map(plan: Plan) -> Plan | None:
     """μf(σp(S)) = σp(μf(S)), where μ passes on all columns that p reads, perhaps under other names."""
     match plan:
         case Map(outputs, Filter(predicate, source)):
-            names: dict[str, Expression] = {
-                e.id: ColumnRef(c.id, c.type) for c, e in outputs if isinstance(e, ColumnRef)
-            }
+            names = {e.id: ColumnRef(c.id, c.type) for c, e in outputs if isinstance(e, ColumnRef)}
             if not columns_of(predicate) <= names.keys():
                 return None
             return Filter(substitute(predicate, names), Map(outputs, source))
@@ -96,32 +91,19 @@ def pull_map_above_join(plan: Plan) -> Iterator[Plan]:
     under the same names already, and the map stays.
     """
     match plan:
-        case Join(condition, Map(outputs, source), other):
-            yield from _pulled(condition, outputs, source, other, on_left=True)
-    match plan:
-        case Join(condition, other, Map(outputs, source)):
-            yield from _pulled(condition, outputs, source, other, on_left=False)
-
-
-def _pulled(
-    condition: Expression | None,
-    outputs: tuple[tuple[Column, Expression], ...],
-    source: Plan,
-    other: Plan,
-    on_left: bool,
-) -> Iterator[Plan]:
-    if _ids(schema(source)) & _ids(schema(other)):
-        return
-    values = {column.id: expression for column, expression in outputs}
-    if condition is not None:
-        if not stays_small(condition, values):
-            return
-        condition = substitute(condition, values)
-    passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(other))
-    if on_left:
-        yield Map((*outputs, *passed), Join(condition, source, other))
-    else:
-        yield Map((*passed, *outputs), Join(condition, other, source))
+        case Join(condition, left, right):
+            for here, other, on_left in ((left, right, True), (right, left, False)):
+                if not isinstance(here, Map) or column_ids(here.source) & column_ids(other):
+                    continue
+                values = {column.id: expression for column, expression in here.outputs}
+                if condition is not None and not stays_small(condition, values):
+                    continue
+                over_source = None if condition is None else substitute(condition, values)
+                passed = pass_on(schema(other))
+                if on_left:
+                    yield Map((*here.outputs, *passed), Join(over_source, here.source, other))
+                else:
+                    yield Map((*passed, *here.outputs), Join(over_source, other, here.source))
 
 
 def push_map_below_join(plan: Plan) -> Iterator[Plan]:
@@ -129,22 +111,14 @@ def push_map_below_join(plan: Plan) -> Iterator[Plan]:
     match plan:
         case Map(outputs, Join(condition, left, right)):
             for here, other, on_left in ((left, right, True), (right, left, False)):
-                own = _ids(schema(here))
-                early = {c.id for c, e in outputs if _is_computed(e) and columns_of(e) <= own}
+                computed = [(c, e) for c, e in outputs if not isinstance(e, ColumnRef | Literal)]
+                own = column_ids(here)
+                early = {c.id for c, e in computed if reads_only(e, own)}
                 if not early:
                     continue
                 named = {column_id: f"early {column_id}" for column_id in early}
-                passed = tuple((c, ColumnRef(c.id, c.type)) for c in schema(here))
-                computed = tuple((replace(c, id=named[c.id]), e) for c, e in outputs if c.id in early)
-                below = Map((*passed, *computed), here)
+                added = ((replace(c, id=named[c.id]), e) for c, e in computed if c.id in early)
+                below = Map((*pass_on(schema(here)), *added), here)
                 join = Join(condition, below, other) if on_left else Join(condition, other, below)
                 projections = ((c, ColumnRef(named[c.id], c.type) if c.id in early else e) for c, e in outputs)
                 yield Map(tuple(projections), join)
-
-
-def _is_computed(expression: Expression) -> bool:
-    return not isinstance(expression, ColumnRef | Literal) and bool(columns_of(expression))
-
-
-def _ids(columns: Schema) -> frozenset[str]:
-    return frozenset(c.id for c in columns)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass, replace
+from typing import Final
 
 from strandline.core.types import Column
 from strandline.logical.expressions import ColumnRef, substitute
 from strandline.logical.plan import Distinct, Map, Plan, Scan, SetOperation, Union
 from strandline.logical.properties.temporal import keeps_arrival_order
-from strandline.logical.schema import schema
-from strandline.planner.rules.expression_size import stays_small
+from strandline.logical.schema import rename, schema
+from strandline.planner.rules.expressions import stays_small
+
+COMMUTATIVE: Final = ("intersect", "intersect all", "union max")
+DIFFERENCES: Final = ("except", "except all", "except strict")
 
 
 def flatten_unions(plan: Plan) -> Plan | None:
@@ -31,11 +35,11 @@ def merge_same_sides(plan: Plan) -> Plan | None:
             if len(different) == len(inputs):
                 return None
             kept = tuple(different.values())
-            return Distinct(Union(columns, kept) if len(kept) > 1 else _under(columns, kept[0]))
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, left, right):
+            return Distinct(Union(columns, kept) if len(kept) > 1 else Map(rename(schema(kept[0]), columns), kept[0]))
+        case SetOperation(kind, columns, left, right) if kind in COMMUTATIVE:
             if _without_names(left) != _without_names(right):
                 return None
-            same = _under(columns, left)
+            same = Map(rename(schema(left), columns), left)
             if kind == "intersect":
                 return Distinct(same)
             # A window by rows above would go by the order of arrival now, and by values before.
@@ -49,10 +53,10 @@ def push_map_below_union(plan: Plan) -> Plan | None:
         case Map(outputs, Union(columns, inputs)) if outputs:
             sides = []
             for number, source in enumerate(inputs):
-                names = {c.id: ColumnRef(s.id, s.type) for c, s in zip(columns, schema(source), strict=True)}
+                names = {c.id: value for c, value in rename(schema(source), columns)}
                 if not all(stays_small(e, names) for _, e in outputs):
                     return None
-                computed = ((replace(c, id=f"{c.id} {number}"), substitute(e, dict(names))) for c, e in outputs)
+                computed = ((replace(c, id=f"{c.id} {number}"), substitute(e, names)) for c, e in outputs)
                 sides.append(Map(tuple(computed), source))
             return Union(tuple(c for c, _ in outputs), tuple(sides))
     return None
@@ -61,9 +65,7 @@ def push_map_below_union(plan: Plan) -> Plan | None:
 def rotate_set_operations(plan: Plan) -> Plan | None:
     """(S1 ∩ S2) ∩ S3 = S1 ∩ (S2 ∩ S3), and the same for ∩all and ∪max: the smaller and the larger of three numbers."""
     match plan:
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, SetOperation() as inner, right):
-            if inner.kind != kind:
-                return None
+        case SetOperation(kind, columns, SetOperation() as inner, right) if kind == inner.kind and kind in COMMUTATIVE:
             return SetOperation(kind, columns, inner.left, SetOperation(kind, inner.columns, inner.right, right))
     return None
 
@@ -71,7 +73,7 @@ def rotate_set_operations(plan: Plan) -> Plan | None:
 def swap_set_operation(plan: Plan) -> Plan | None:
     """S1 ∩ S2 = S2 ∩ S1, and the same for ∩all and ∪max."""
     match plan:
-        case SetOperation("intersect" | "intersect all" | "union max" as kind, columns, left, right):
+        case SetOperation(kind, columns, left, right) if kind in COMMUTATIVE:
             return SetOperation(kind, columns, right, left)
     return None
 
@@ -79,9 +81,7 @@ def swap_set_operation(plan: Plan) -> Plan | None:
 def subtract_together(plan: Plan) -> Plan | None:
     """(S1 - S2) - S3 = S1 - (S2 ⊎ S3), with and without ALL, if both are of one kind."""
     match plan:
-        case SetOperation("except" | "except all" | "except strict" as kind, columns, SetOperation() as inner, right):
-            if inner.kind != kind:
-                return None
+        case SetOperation(kind, columns, SetOperation() as inner, right) if kind == inner.kind and kind in DIFFERENCES:
             return SetOperation(kind, columns, inner.left, Union(inner.columns, (inner.right, right)))
     return None
 
@@ -89,19 +89,13 @@ def subtract_together(plan: Plan) -> Plan | None:
 def subtract_one_by_one(plan: Plan) -> Plan | None:
     """S1 - (S2 ⊎ S3) = (S1 - S2) - S3, with and without ALL."""
     match plan:
-        case SetOperation("except" | "except all" | "except strict" as kind, columns, left, Union(names, inputs)):
+        case SetOperation(kind, columns, left, Union(names, inputs)) if kind in DIFFERENCES:
             *leading_inputs, last = inputs
             if not leading_inputs:
                 return None
             subtracted = leading_inputs[0] if len(leading_inputs) == 1 else Union(names, tuple(leading_inputs))
             return SetOperation(kind, columns, SetOperation(kind, names, left, subtracted), last)
     return None
-
-
-def _under(columns: tuple[Column, ...], source: Plan) -> Plan:
-    """The same elements under other names."""
-    pairs = zip(columns, schema(source), strict=True)
-    return Map(tuple((above, ColumnRef(below.id, below.type)) for above, below in pairs), source)
 
 
 def _without_names(plan: Plan) -> object:

@@ -16,10 +16,10 @@ from strandline.logical.expressions import (
     conjunction,
     conjuncts,
 )
-from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
+from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Outputs, Plan, SemiJoin
 from strandline.logical.properties.keys import has_unique_match
-from strandline.logical.schema import schema
-from strandline.planner.rules.equality import respects_equality
+from strandline.logical.schema import column_ids, filtered, pass_on, schema
+from strandline.planner.rules.expressions import respects_equality
 
 
 def flatten_semi_join(plan: Plan) -> Plan | None:
@@ -28,14 +28,13 @@ def flatten_semi_join(plan: Plan) -> Plan | None:
     match plan:
         case SemiJoin(False, predicate, left, right) if predicate is not None and respects_equality(predicate):
             read = columns_of(predicate)
-            columns = tuple((c, ColumnRef(c.id, c.type)) for c in schema(right) if c.id in read)
+            columns = pass_on(c for c in schema(right) if c.id in read)
             if not columns:
                 return None
             values: Plan = Map(columns, right) if len(columns) < len(schema(right)) else right
             for matches in (values, Distinct(values)):
                 if has_unique_match(predicate, left, matches):
-                    kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
-                    return Map(kept, Join(predicate, left, matches))
+                    return Map(pass_on(schema(left)), Join(predicate, left, matches))
     return None
 
 
@@ -54,12 +53,10 @@ def join_as_semi_join(plan: Plan) -> Plan | None:
     return None
 
 
-def _semi(outputs: tuple[tuple[object, Expression], ...], join: Join, counted: bool) -> Plan | None:
+def _semi(outputs: Outputs, join: Join, counted: bool) -> Plan | None:
     read = frozenset().union(*(columns_of(expression) for _, expression in outputs))
     for left, right in ((join.left, join.right), (join.right, join.left)):
-        if read <= frozenset(c.id for c in schema(left)) and (
-            not counted or has_unique_match(join.predicate, left, right)
-        ):
+        if read <= column_ids(left) and (not counted or has_unique_match(join.predicate, left, right)):
             return SemiJoin(False, join.predicate, left, right)
     return None
 
@@ -72,11 +69,9 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
             asked = ColumnRef(mark.id, mark.type)
             for part, anti in ((asked, False), (Call("not", (asked,), BOOLEAN), True)):
                 if part in parts:
-                    remaining = conjunction(tuple(item for item in parts if item != part))
-                    kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(left))
-                    mark_value = (mark, Literal(not anti, BOOLEAN))
-                    semi_join = Map((*kept, mark_value), SemiJoin(anti, condition, left, right))
-                    return semi_join if remaining is None else Filter(remaining, semi_join)
+                    outputs = (*pass_on(schema(left)), (mark, Literal(not anti, BOOLEAN)))
+                    remaining = conjunction(other for other in parts if other != part)
+                    return filtered(Map(outputs, SemiJoin(anti, condition, left, right)), remaining)
     return None
 
 
@@ -88,16 +83,15 @@ def outer_join_as_join(plan: Plan) -> Plan | None:
     match plan:
         case Filter(predicate, OuterJoin(full, condition, left, right) as outer):
             needs_left, needs_right = (
-                any(_is_null_without(part, frozenset(c.id for c in schema(side))) for part in conjuncts(predicate))
-                for side in (left, right)
+                any(_is_null_without(part, column_ids(side)) for part in conjuncts(predicate)) for side in (left, right)
             )
             if needs_right and (needs_left or not full):
                 return Filter(predicate, Join(condition, left, right))
             if full and needs_left:
                 return Filter(predicate, replace(outer, full=False))
             if needs_right:
-                kept = tuple((c, ColumnRef(c.id, c.type)) for c in schema(outer))
-                return Filter(predicate, Map(kept, OuterJoin(False, condition, right, left)))
+                swapped = OuterJoin(False, condition, right, left)
+                return Filter(predicate, Map(pass_on(schema(outer)), swapped))
     return None
 
 

@@ -12,29 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from strandline.logical.expressions import ColumnRef, conjunction, conjuncts
-from strandline.logical.plan import (
-    Aggregate,
-    CountWindow,
-    Distinct,
-    Filter,
-    Granularity,
-    Join,
-    Map,
-    MarkJoin,
-    OuterJoin,
-    Plan,
-    Rank,
-    SemiJoin,
-    SessionWindow,
-    SetOperation,
-    TimeWindow,
-    TopRows,
-    Union,
-)
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
+from strandline.logical.expressions import ColumnRef
+from strandline.logical.plan import CountWindow, Filter, Granularity, Map, Plan, SessionWindow, TimeWindow, Union
+from strandline.logical.properties.temporal import granule, is_of_the_instant, is_point_stream, keeps_arrival_order
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rules.filter import takes_whole_groups
+from strandline.planner.rules.expressions import takes_whole_groups
+from strandline.planner.rules.filter import push_by_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
@@ -62,14 +45,7 @@ def push_filter_below_partitioned_window(plan: Plan) -> Plan | None:
     """
     match plan:
         case Filter(predicate, CountWindow() | SessionWindow() as window):
-            by = frozenset(window.partition)
-            parts = conjuncts(predicate)
-            below = tuple(part for part in parts if takes_whole_groups(part, by))
-            pushed, above = conjunction(below), conjunction(tuple(part for part in parts if part not in below))
-            if pushed is None:
-                return None
-            whole = replace(window, source=Filter(pushed, window.source))
-            return whole if above is None else Filter(above, whole)
+            return push_by_groups(predicate, window, window.partition)
     return None
 
 
@@ -169,28 +145,17 @@ def push_granules_down(plan: Plan) -> Plan | None:
     from the first element on and not from the first granule on.
     """
     match plan:
-        case Granularity(_, source) if _is_of_the_instant(source):
-            return with_sources(source, tuple(replace(plan, source=item) for item in sources(source)))
+        case Granularity(_, source) if is_of_the_instant(source):
+            return with_sources(source, tuple(replace(plan, source=below) for below in sources(source)))
     return None
 
 
 def pull_granules_up(plan: Plan) -> Plan | None:
     """op(Γ(S1), Γ(S2)) = Γ(op(S1, S2)) under the same condition, if all inputs have the same granules."""
-    if not _is_of_the_instant(plan):
+    if not is_of_the_instant(plan):
         return None
     inputs = sources(plan)
     granules = [source for source in inputs if isinstance(source, Granularity)]
-    if len(granules) < len(inputs) or len({item.granule_us for item in granules}) != 1:
+    if len(granules) < len(inputs) or len({source.granule_us for source in granules}) != 1:
         return None
-    return replace(granules[0], source=with_sources(plan, tuple(item.source for item in granules)))
-
-
-def _is_of_the_instant(plan: Plan) -> bool:
-    match plan:
-        case Map() | Distinct() | TopRows() | Rank() | Union() | SetOperation():
-            return True
-        case Join() | OuterJoin() | SemiJoin() | MarkJoin():
-            return True
-        case Aggregate(keys):
-            return bool(keys)
-    return False
+    return replace(granules[0], source=with_sources(plan, tuple(source.source for source in granules)))

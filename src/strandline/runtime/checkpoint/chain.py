@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from strandline.core.durable import ChainedLog, digest, encode_name, sync_directory, sync_file
 from strandline.core.lease import Lease
 from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords, RecordReference
+from strandline.runtime.offsets import PipelineOffset
 
 DELIVERED_LOG: Final = "delivered.log"
 STATE: Final = "state"
@@ -31,32 +32,24 @@ class DeliveredFile:
     checksum: int
     rows: int
 
-    def to_json(self) -> list[Any]:
-        return [self.kind, self.owner, self.name, self.size, self.checksum, self.rows]
 
-    @staticmethod
-    def from_json(data: Sequence[Any]) -> DeliveredFile:
-        return DeliveredFile(*data)
-
-
-@dataclass(slots=True)
 class CheckpointChain:
     """Hash chain of batch records: the newest one, and how the next one is appended.
 
     `head` is the newest record. A batch whose record is the newest may run again, if a crash came before Spark's
-    commit: then its record is written again, after its predecessor.
+    commit: then its record is written again, after its predecessor. `last_offset` is the last one when the chain was
+    opened, if there was one, and `is_committed` whether its batch was over for Spark.
     """
 
-    path: Path
-    lease: Lease
-    head: RecordReference = field(default_factory=RecordReference)
-    record: BatchRecord | None = None
-    records: BatchRecords = field(init=False)
-    delivered: ChainedLog = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.records = BatchRecords(self.path)
-        self.delivered = ChainedLog(self.path / DELIVERED_LOG)
+    def __init__(self, path: Path, lease: Lease) -> None:
+        self.path, self.lease = path, lease
+        self.last_offset: PipelineOffset | None = None
+        self.is_committed = True
+        self.unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
+        self.head = RecordReference()
+        self.record: BatchRecord | None = None
+        self.records = BatchRecords(path)
+        self.delivered = ChainedLog(path / DELIVERED_LOG)
 
     def before(self, batch: int) -> RecordReference:
         if self.head.batch == batch:
@@ -87,10 +80,10 @@ class CheckpointChain:
         """Write the record of a batch, the last act of it."""
         self.lease.check()
         before = self.before(batch)
-        count = self._delivered_before(before)
+        count = self.delivered_before(before)
         if self.delivered.count > count:  # the batch runs again
             self.delivered.cut(count)
-        self.delivered.append([file.to_json() for file in files])
+        self.delivered.append([astuple(file) for file in files])
         self.delivered.forget(count)
         record = BatchRecord(
             batch=batch,
@@ -104,15 +97,12 @@ class CheckpointChain:
         )
         self.head, self.record = self.records.write(record, self.lease.epoch), record
 
-    def _delivered_before(self, before: RecordReference) -> int:
+    def delivered_before(self, before: RecordReference) -> int:
         """Number of files delivered before a batch."""
         if before.batch < 0:
             return 0
         record = self.record if before == self.head and self.record is not None else self.records.read(before)
         return record.delivered[0]
-
-    def release(self) -> None:
-        self.lease.release()
 
 
 def digest_file(path: Path) -> str:

@@ -15,14 +15,7 @@ from typing import Any, Final
 
 from strandline.connectors.sinks.base import Sink
 from strandline.connectors.sources.base import open_source
-from strandline.core.durable import (
-    DocumentKind,
-    other_format,
-    read_document,
-    remove_temporary_files,
-    sync_directory,
-    write_document,
-)
+from strandline.core import durable
 from strandline.core.errors import CheckpointError, damaged
 from strandline.core.lease import LEASE, LOCK, Lease
 from strandline.core.temporary import temporary_directory
@@ -38,7 +31,7 @@ from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
 
 IDENTITY: Final = "queries.json"
-KIND: Final = DocumentKind("identity", 4)
+KIND: Final = durable.DocumentKind("identity", 4)
 
 
 class Checkpoint:
@@ -48,23 +41,19 @@ class Checkpoint:
     """
 
     def __init__(self, path: Path, is_temporary: bool = False, take_over: bool = False) -> None:
-        self.path = path
+        self.path, self._identity = path, path / IDENTITY
         self.is_temporary = is_temporary
         self._claimed: dict[str, Any] = {}
         self._refuse_foreign()
         epochs = [reference.epoch for reference in BatchRecords(path).listed()]
         with _naming(path):
             self.lease = Lease.acquire(path, take_over=take_over, after_epoch=max(epochs, default=0))
-            remove_temporary_files(path)
+            durable.remove_temporary_files(path)
         self.fresh = not self._identity.exists()
 
     @staticmethod
     def temporary() -> Checkpoint:
         return Checkpoint(temporary_directory("checkpoint"), is_temporary=True)
-
-    @property
-    def _identity(self) -> Path:
-        return self.path / IDENTITY
 
     def _refuse_foreign(self) -> None:
         """Refuse a directory that is neither empty nor a checkpoint; a start that failed half-way left only a lease."""
@@ -85,19 +74,16 @@ class Checkpoint:
                 hint="Choose an empty or new directory. Nothing was changed.",
             )
 
-    def _known(self) -> dict[str, Any]:
-        return read_identity(self.path)
-
     def shards(self) -> int | None:
         """Number of shards of the state; a restart must use the same."""
-        return None if self.fresh else int(self._known()["shards"])
+        return None if self.fresh else int(read_identity(self.path)["shards"])
 
     def planning_inputs(self, current: PlanningInputs) -> PlanningInputs:
         """What its plan was made with, as far as it remembers: a restart must make the same plan, whatever was learned,
         calibrated or set since. What holds now, if it is new."""
         if self.fresh:
             return current
-        recorded = self._known()
+        recorded = read_identity(self.path)
         prices, limits = recorded.get("costs"), recorded.get("limits")
         return replace(
             current,
@@ -119,7 +105,7 @@ class Checkpoint:
         pipeline, inputs = planned.physical, planned.inputs
         fingerprint = _fingerprint(pipeline, sinks)
         if not self.fresh:
-            claim = self._known()
+            claim = read_identity(self.path)
             if claim["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
@@ -147,9 +133,9 @@ class Checkpoint:
         if not self.fresh or self.is_temporary:
             return
         with _naming(self.path):
-            write_document(self._identity, KIND, self._claimed)
-            sync_directory(self.path)
-            sync_directory(self.path.parent)
+            durable.write_document(self._identity, KIND, self._claimed)
+            durable.sync_directory(self.path)
+            durable.sync_directory(self.path.parent)
 
     def close(self) -> None:
         """Release the lease. A directory that never became a checkpoint is removed."""
@@ -167,8 +153,8 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
     path = checkpoint / IDENTITY
     with contextlib.suppress(OSError):
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
-            raise other_format(path, "1", KIND.format)
-    identity = read_document(path, KIND)
+            raise durable.other_format(path, "1", KIND.format)
+    identity = durable.read_document(path, KIND)
     if not isinstance(identity, dict) or not {"id", "fingerprint", "shards", "queries", "plan"} <= set(identity):
         raise damaged(path)
     return identity

@@ -13,18 +13,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from strandline.core.durable import (
-    START,
-    DocumentKind,
-    read_with_digest,
-    remove_temporary_files,
-    sync_directory,
-    write_document,
-)
-from strandline.core.errors import damaged
+from strandline.core import durable
+from strandline.core.errors import CheckpointError, damaged
 
 DIRECTORY: Final = "batches"
-KIND: Final = DocumentKind("batch", 2)
+KIND: Final = durable.DocumentKind("batch", 2)
 RECORDS_KEPT: Final = 20  # as many as Spark keeps offsets
 _CLEAN_EVERY: Final = 8
 _NAME: Final = re.compile(r"(\d{9})-(\d{6})\.json")
@@ -36,7 +29,7 @@ class RecordReference:
 
     batch: int = -1
     epoch: int = 0
-    digest: str = START
+    digest: str = durable.START
 
     @property
     def file_name(self) -> str:
@@ -74,18 +67,13 @@ class BatchRecord:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BatchRecord:
-        state = {shard: (str(name), str(digest)) for shard, (name, digest) in data["state"].items()}
         count, digest = data["delivered"]
-        return BatchRecord(
-            batch=int(data["batch"]),
-            before=RecordReference.from_json(data["before"]),
-            offset=data["offset"],
-            metadata=data["metadata"],
-            state=state,
-            delivered=(int(count), str(digest)),
-            statuses=data["statuses"],
-            totals=data["totals"],
-        )
+        converted = {
+            "before": RecordReference.from_json(data["before"]),
+            "state": {shard: (str(name), str(digest)) for shard, (name, digest) in data["state"].items()},
+            "delivered": (int(count), str(digest)),
+        }
+        return BatchRecord(**{**data, **converted})
 
 
 class BatchRecords:
@@ -98,8 +86,8 @@ class BatchRecords:
         """Write a record; it is on disk when this returns."""
         self.directory.mkdir(parents=True, exist_ok=True)
         reference = RecordReference(record.batch, epoch)
-        digest = write_document(self.directory / reference.file_name, KIND, record.to_json())
-        sync_directory(self.directory)
+        digest = durable.write_document(self.directory / reference.file_name, KIND, record.to_json())
+        durable.sync_directory(self.directory)
         if record.batch % _CLEAN_EVERY == 0:
             self._clean(record.batch)
         return RecordReference(record.batch, epoch, digest)
@@ -126,12 +114,21 @@ class BatchRecords:
         record, digest = self._read(own[-1].file_name, batch, None)
         return record, RecordReference(batch, own[-1].epoch, digest)
 
+    def require(self, batch: int, epoch: int | None = None) -> tuple[BatchRecord, RecordReference]:
+        """The same of a batch that must have a record."""
+        if (newest := self.newest(batch, epoch)) is None:
+            raise self.missing(batch)
+        return newest
+
+    def missing(self, batch: int) -> CheckpointError:
+        return damaged(self.directory / f"{batch:09d}-*.json")
+
     def path(self, reference: RecordReference) -> Path:
         return self.directory / reference.file_name
 
     def _read(self, name: str, batch: int, expected: str | None) -> tuple[BatchRecord, str]:
         path = self.directory / name
-        body, digest = read_with_digest(path, KIND, expected)
+        body, digest = durable.read_with_digest(path, KIND, expected)
         try:
             record = BatchRecord.from_json(body)
         except (KeyError, TypeError, ValueError):
@@ -144,4 +141,4 @@ class BatchRecords:
         for reference in self.listed():
             if reference.batch < batch - RECORDS_KEPT:
                 self.path(reference).unlink(missing_ok=True)
-        remove_temporary_files(self.directory)
+        durable.remove_temporary_files(self.directory)

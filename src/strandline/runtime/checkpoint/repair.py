@@ -16,13 +16,14 @@ from typing import Final
 from strandline.core.durable import ChainedLog, sync_directory, write_file
 from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.core.lease import Lease
+from strandline.runtime.checkpoint import verify
 from strandline.runtime.checkpoint.chain import DELIVERED_LOG
-from strandline.runtime.checkpoint.examine import check_sources, list_damaged_files, read_outputs, whole_batches
+from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, batch_of, check_sources, read_outputs, whole_batches
 from strandline.runtime.checkpoint.identity import read_identity
-from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords
+from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.replay import keep_for_replay
 from strandline.runtime.checkpoint.spark_log import SparkLog
-from strandline.runtime.checkpoint.verify import OutputDirectories, verify_chain, verify_delivered, write_forgotten
+from strandline.runtime.checkpoint.verify import OutputDirectories, Problems
 from strandline.runtime.offsets import PipelineOffset
 from strandline.runtime.outputs import side_output
 
@@ -72,7 +73,7 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
 
 def _is_whole(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
     try:
-        verify_delivered(verify_chain(path, lease).chain, outputs)
+        verify.verify_delivered(verify.verify_chain(path, lease), outputs)
     except StrandlineError:
         return False
     return True
@@ -86,9 +87,7 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
     done.discarded_batches = later
     done.replanned = [batch for batch in later if batch not in intact]
     _refuse_changed_batches(path, done, sinks)
-    newest = records.newest(target)
-    assert newest is not None
-    record = newest[0]
+    record, _ = records.require(target)
     # First the files that decide where a run resumes: a crash in between leaves a checkpoint that can be repaired.
     for before, after in zip([target, *later], later, strict=False):
         if after in intact:
@@ -102,10 +101,12 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
         if reference.batch > target:
             _move(records.path(reference), done)
     _restore_commit(log, target, done)
-    _cut_delivered(path, record)
+    delivered = ChainedLog(path / DELIVERED_LOG)
+    delivered.verify(*record.delivered)
+    delivered.cut(record.delivered[0])
     for directory in _output_directories(outputs, log.read_offset(target)[0]):
         for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
-            if name.startswith("part-") and name.endswith(".parquet") and _batch_in(name) > target:
+            if name.startswith("part-") and name.endswith(".parquet") and batch_of(name) > target:
                 _move(directory / name, done)
     sync_directory(path)
     return done
@@ -114,12 +115,13 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
 def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, PipelineOffset]:
     """The offsets from a batch on, as long as each of them, and the logs of the sources for it, are intact."""
     intact: dict[int, PipelineOffset] = {}
+    problems = Problems()
     for batch in log.offset_batches():
         if batch >= target:
-            try:
+            with problems.collected():
                 offset, _ = log.read_offset(batch)
-                check_sources(path, offset)
-            except CheckpointError:
+                check_sources(path, offset, problems)
+            if problems:
                 break
             intact[batch] = offset
     return intact
@@ -152,23 +154,12 @@ def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
         write_file(log.commits / str(target - 1), log.COMMIT)
 
 
-def _cut_delivered(path: Path, record: BatchRecord) -> None:
-    log = ChainedLog(path / DELIVERED_LOG)
-    log.verify(*record.delivered)
-    log.cut(record.delivered[0])
-
-
 def _output_directories(outputs: OutputDirectories, offset: PipelineOffset) -> list[Path]:
     side = outputs.side_outputs
     results = list(outputs.results.values())
     if side is None:
         return results
     return results + [side_output(side, kind, name) for kind in ("late", "rejected") for name in offset.positions]
-
-
-def _batch_in(name: str) -> int:
-    number = name.removesuffix(".parquet").rpartition("-")[2]
-    return int(number) if number.isdigit() else -1
 
 
 def _new_directory(path: Path) -> Path:
@@ -189,11 +180,12 @@ def _move(path: Path, done: Repair) -> None:
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
     """Record which delivered files are missing or altered, so that later checks skip them."""
-    chain = verify_chain(path, lease).chain
+    chain = verify.verify_chain(path, lease)
     done = Repair(path, chain.head.batch)
     if chain.record is not None:
-        lost = [file for file, _ in list_damaged_files(path, chain.record, outputs)]
-        write_forgotten(path, lost)
+        lines = verify.read_delivered(path, chain.record)
+        lost = [file for file, _ in verify.find_lost_files(path, lines, outputs, WITHOUT_LIMIT)]
+        verify.write_forgotten(path, lost)
         done.forgotten = [str(outputs.path(file)) for file in lost]
     return done
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
-from strandline.core.errors import damaged
 from strandline.runtime.offsets import PipelineOffset
 
 DIRECTORY: Final = "replay"
@@ -31,15 +30,8 @@ def planned_again(checkpoint: Path, before: PipelineOffset) -> PipelineOffset | 
     path = checkpoint / DIRECTORY / f"{before.n}.json"
     if not path.exists():
         return None
-    start, offset = map(_offset, read_document(path, KIND), (path, path))
+    start, offset = (PipelineOffset.from_json(data, path) for data in read_document(path, KIND))
     return offset if start.positions == before.positions else None
-
-
-def _offset(data: dict[str, object], path: Path) -> PipelineOffset:
-    try:
-        return PipelineOffset.from_json(data)
-    except ValueError:
-        raise damaged(path) from None
 
 
 def replayed_until(checkpoint: Path) -> int:
@@ -57,7 +49,7 @@ def last_replayed(checkpoint: Path) -> PipelineOffset | None:
     if batch < 0:
         return None
     path = checkpoint / DIRECTORY / f"{batch}.json"
-    return _offset(read_document(path, KIND)[1], path)
+    return PipelineOffset.from_json(read_document(path, KIND)[1], path)
 
 
 def forget_replayed(checkpoint: Path, batch: int) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -40,28 +42,32 @@ class SparkLog:
     def read_offset(self, batch: int) -> tuple[PipelineOffset, str]:
         """Our offset of a batch, and the digest of the file."""
         path = self.offsets / str(batch)
-        content = _read(path)
-        try:
+        with _content(path) as content:
             version, settings, payload = content.decode().splitlines()
-            offset = PipelineOffset.from_json(json.loads(payload))
+            offset = PipelineOffset.from_json(json.loads(payload), path)
             if version != _VERSION or not isinstance(json.loads(settings), dict) or offset.n != batch + 1:
                 raise damaged(path)
-        except ValueError:
-            raise damaged(path) from None
-        return offset, digest(content)
+            return offset, digest(content)
 
     def read_settings(self, batch: int) -> object:
         """The settings that Spark keeps with an offset, the same in all of them."""
-        return json.loads((self.offsets / str(batch)).read_text().splitlines()[1])["conf"]
+        with _content(self.offsets / str(batch)) as content:
+            return json.loads(content.splitlines()[1])["conf"]
 
     def check_commit(self, batch: int) -> None:
         path = self.commits / str(batch)
-        try:
-            version, content = _read(path).decode().splitlines()
-            if version != _VERSION or not isinstance(json.loads(content), dict):
+        with _content(path) as content:
+            version, body = content.decode().splitlines()
+            if version != _VERSION or not isinstance(json.loads(body), dict):
                 raise damaged(path)
-        except ValueError:
-            raise damaged(path) from None
+
+    def check_metadata(self) -> str:
+        """The digest of the file with the id of the query."""
+        with _content(self.metadata) as content:
+            written = json.loads(content)["id"]
+            if str(uuid.UUID(written)) != written:
+                raise damaged(self.metadata)
+            return digest(content)
 
     def remove_temporary_files(self) -> None:
         """Remove temporary files of interrupted writes of Spark."""
@@ -69,22 +75,13 @@ class SparkLog:
             for path in directory.glob(".*.tmp"):
                 path.unlink(missing_ok=True)
 
-    def check_metadata(self) -> str:
-        """The digest of the file with the id of the query."""
-        content = _read(self.metadata)
-        try:
-            written = json.loads(content)["id"]
-            if str(uuid.UUID(written)) != written:
-                raise damaged(self.metadata)
-        except (ValueError, KeyError, TypeError, AttributeError):
-            raise damaged(self.metadata) from None
-        return digest(content)
 
-
-def _read(path: Path) -> bytes:
+@contextmanager
+def _content(path: Path) -> Iterator[bytes]:
+    """The content of a file; one that cannot be read, or has another form than the block expects, is damaged."""
     try:
-        return path.read_bytes()
-    except OSError:
+        yield path.read_bytes()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise damaged(path) from None
 
 

@@ -2,7 +2,7 @@
 
     Spark's logs → batch records → state, delivered files
 
-`verify_chain` and `verify_delivered` raise the first thing that is wrong; `examine.py` lists all of them.
+One walk through the files finds what is wrong: `verify_chain` raises the first problem, `examine.py` lists all of them.
 """
 
 from __future__ import annotations
@@ -10,32 +10,19 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from itertools import islice
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Final
 
 from strandline.connectors.sources.base import Source, open_source
-from strandline.core.durable import (
-    START,
-    DocumentKind,
-    checksum_file,
-    read_document,
-    scan_chain,
-    sync_directory,
-    write_document,
-    write_file,
-)
-from strandline.core.errors import SinkError, damaged
+from strandline.core import durable
+from strandline.core.errors import SinkError, StrandlineError, damaged
 from strandline.core.lease import Lease
 from strandline.planner.physical.plan import Pipeline
-from strandline.runtime.checkpoint.chain import (
-    DELIVERED_LOG,
-    CheckpointChain,
-    DeliveredFile,
-    source_directory,
-    state_directory,
-)
+from strandline.runtime.checkpoint import chain as chains
+from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile
 from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
 from strandline.runtime.checkpoint.replay import last_replayed
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
@@ -48,67 +35,108 @@ _THREADS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class VerifiedChain:
-    """Verified checkpoint: the chain to append to, and the last offset, if there is one."""
+class Problem:
+    """A problem, and its batch, if it belongs to one."""
 
-    chain: CheckpointChain
-    last_offset: PipelineOffset | None
-    is_committed: bool  # whether the batch of the last offset is over for Spark
+    error: StrandlineError
+    batch: int | None = None
+
+
+class Problems(list[Problem]):
+    """The problems of a checkpoint in the order in which they were found, each once."""
+
+    def add(self, error: StrandlineError, batch: int | None = None) -> None:
+        if error.message not in {problem.error.message for problem in self}:
+            self.append(Problem(error, batch))
+
+    @contextmanager
+    def collected(self, batch: int | None = None) -> Iterator[None]:
+        """Keep what a check raises, and continue."""
+        try:
+            yield
+        except StrandlineError as error:
+            self.add(error, batch)
+
+
+def verify_chain(path: Path, lease: Lease) -> CheckpointChain:
+    """Check Spark's logs, the batch records and the state; raises the first thing that is wrong. Nothing is changed."""
+    links = read_links(path, problems := Problems())
+    for problem in problems:
+        raise problem.error
+    chain = CheckpointChain(path, lease)
+    chain.is_committed, chain.unsynced = links.is_committed, links.unsynced
+    if links.newest is not None:
+        chain.record, chain.head = links.newest
+    if links.offsets:
+        last, needed = links.offsets[links.last_batch][0], chain.record
+        if not links.is_committed:  # the batch runs again: it needs the state before it
+            needed = links.records.read(last.after) if last.after.batch >= 0 else None
+        if needed is not None:
+            verify_state(path, needed)
+        chain.last_offset = last
+    return chain
+
+
+@dataclass(slots=True)
+class ChainLinks:
+    """Spark's offsets and the batch records that they name, as far as they can be read."""
+
+    log: SparkLog
+    records: BatchRecords
+    offsets: dict[int, tuple[PipelineOffset, str]] = field(default_factory=dict)  # by batch, with their digests
+    last_batch: int = -1  # the last one that was planned
+    is_committed: bool = True  # whether that batch is over for Spark
+    newest: tuple[BatchRecord, RecordReference] | None = None  # the record that a run continues
     unsynced: tuple[Path, ...] = ()  # entries of Spark's logs that a power cut has left empty
 
 
-def verify_chain(path: Path, lease: Lease) -> VerifiedChain:
-    """Check Spark's logs, the batch records and the state; raises the first thing that is wrong. Nothing is changed."""
+def read_links(path: Path, problems: Problems) -> ChainLinks:
+    """Read Spark's logs and the batch records, and add what is wrong with them to the problems. Nothing is changed."""
     log, records = SparkLog(path), BatchRecords(path)
-    chain = CheckpointChain(path, lease)
     batches, commits, unsynced = _entries(log, records)
-    _refuse_gaps(batches, log.offsets)
-    _refuse_gaps(commits, log.commits)
+    links = ChainLinks(log, records, unsynced=unsynced)
+    for entries, directory in ((batches, log.offsets), (commits, log.commits)):
+        for before, after in pairwise(entries):
+            for missing in range(before + 1, after):
+                problems.add(damaged(directory / str(missing)), missing)
     if not batches:
-        return _without_offsets(chain, log, records, unsynced)
-    metadata = log.check_metadata()
-    offsets = {batch: log.read_offset(batch) for batch in batches}
-    committed = _check_commits(log, commits, batches, unsynced)
-    last, _ = offsets[batches[-1]]
-    _check_links(records, offsets)
-    _check_settings(log, batches)
-    recorded = records.newest(last.batch)
-    if committed == last.batch and recorded is None:
-        raise damaged(records.directory / f"{last.batch:09d}-*.json")
-    if recorded is not None:
-        check_newest(recorded, last, offsets[last.batch][1], records)
-    elif last.after.batch >= 0:
-        recorded = records.read(last.after), last.after
-    if recorded is not None:
-        chain.record, chain.head = recorded
-        if chain.record.metadata != metadata:
-            raise damaged(log.metadata)
-    # A batch that is not over for Spark runs again: it needs the state before it.
-    needed = recorded if committed == last.batch else _before(records, last)
-    if needed is not None:
-        verify_state(path, needed[0])
-    _refuse_later_records(records, last.batch)
-    return VerifiedChain(chain, last, committed == last.batch, unsynced)
+        _read_without_offsets(links, problems)
+        return links
+    metadata = ""
+    with problems.collected():
+        metadata = log.check_metadata()
+    for batch in batches:
+        with problems.collected(batch):
+            links.offsets[batch] = log.read_offset(batch)
+    links.last_batch = batches[-1]
+    links.is_committed = _check_commits(links, commits, batches, problems) == links.last_batch
+    _check_links(links, problems)
+    with problems.collected(links.last_batch):
+        _check_settings(log, batches)
+    if links.last_batch in links.offsets:
+        with problems.collected(links.last_batch):
+            _check_newest_record(links, metadata)
+    for reference in records.listed():  # the checkpoint is older than its delivered results
+        if reference.batch > links.last_batch:
+            problems.add(damaged(log.offsets / str(reference.batch)), reference.batch)
+    return links
 
 
-def make_ready(verified: VerifiedChain) -> None:
+def make_ready(chain: CheckpointChain) -> None:
     """Clear away what crashes and power cuts have left in Spark's logs, now that everything else is known to be whole.
 
     An empty commit of the last batch is removed: that batch runs again. One of an earlier batch is written again, since
     a later offset proves that the batch was over. An empty offset is removed: offsets are synced before anything of
     their batch can be seen. Without any offset Spark expects its directory to be empty.
     """
-    log = SparkLog(verified.chain.path)
-    for path in verified.unsynced:
-        if (
-            path.parent == log.commits
-            and verified.last_offset is not None
-            and int(path.name) < verified.last_offset.batch
-        ):
-            write_file(path, log.COMMIT)
+    log = SparkLog(chain.path)
+    last_batch = -1 if chain.last_offset is None else chain.last_offset.batch
+    for path in chain.unsynced:
+        if path.parent == log.commits and int(path.name) < last_batch:
+            durable.write_file(path, log.COMMIT)
         else:
             remove_entry(path)
-    if verified.last_offset is None and verified.chain.record is None:
+    if chain.last_offset is None and chain.record is None:
         shutil.rmtree(log.metadata.parent, ignore_errors=True)
     log.remove_temporary_files()
 
@@ -120,104 +148,91 @@ def _entries(log: SparkLog, records: BatchRecords) -> tuple[list[int], list[int]
         unsynced.append(log.commits / str(commits.pop()))
     if offsets and is_empty(log.offsets / str(offsets[-1])):
         last = offsets[-1]
-        if records.newest(last) is None and (not commits or commits[-1] < last):
+        is_recorded = any(reference.batch == last for reference in records.listed())
+        if not is_recorded and (not commits or commits[-1] < last):
             unsynced.append(log.offsets / str(offsets.pop()))
     return offsets, commits, tuple(unsynced)
 
 
-def _without_offsets(
-    chain: CheckpointChain, log: SparkLog, records: BatchRecords, unsynced: tuple[Path, ...]
-) -> VerifiedChain:
+def _read_without_offsets(links: ChainLinks, problems: Problems) -> None:
     """A checkpoint whose first batch was not planned yet, or one of the local engine, which has no Spark log."""
-    if log.commit_batches():
-        raise damaged(log.offsets / str(log.commit_batches()[-1]))
-    listed = records.listed()
-    if listed:
-        newest = records.newest(listed[-1].batch)
-        assert newest is not None
-        if newest[0].offset:
-            raise damaged(log.offsets / str(newest[0].batch))
-        chain.record, chain.head = newest
-    return VerifiedChain(chain, None, True, unsynced)
-
-
-def _refuse_gaps(batches: list[int], directory: Path) -> None:
-    for batch in range(batches[0], batches[-1]) if batches else ():
-        if batch not in batches:
-            raise damaged(directory / str(batch))
+    log, records = links.log, links.records
+    if commits := log.commit_batches():
+        problems.add(damaged(log.offsets / str(commits[-1])), commits[-1])
+    if listed := records.listed():
+        with problems.collected(listed[-1].batch):
+            links.newest = records.require(listed[-1].batch)
+            if links.newest[0].offset:
+                raise damaged(log.offsets / str(listed[-1].batch))
 
 
 def _check_settings(log: SparkLog, batches: list[int]) -> None:
     """Spark carries its settings from offset to offset; no digest covers those of the newest, so they are compared with
     those before, which are known to be whole by now."""
-    if len(batches) > 1 and _settings(log, batches[-1]) != _settings(log, batches[-2]):
+    if len(batches) > 1 and log.read_settings(batches[-1]) != log.read_settings(batches[-2]):
         raise damaged(log.offsets / str(batches[-1]))
 
 
-def _settings(log: SparkLog, batch: int) -> object:
-    try:
-        return log.read_settings(batch)
-    except (OSError, ValueError, KeyError, TypeError, IndexError):
-        raise damaged(log.offsets / str(batch)) from None
-
-
-def _check_commits(log: SparkLog, commits: list[int], batches: list[int], unsynced: tuple[Path, ...]) -> int:
+def _check_commits(links: ChainLinks, commits: list[int], batches: list[int], problems: Problems) -> int:
     """The last batch that is over; it is the last that was planned, or the one before."""
-    last = batches[-1]
+    log, last = links.log, batches[-1]
     for batch in commits:
-        log.check_commit(batch)
+        with problems.collected(batch):
+            log.check_commit(batch)
     committed = commits[-1] if commits else -1
     if committed > last:
-        raise damaged(log.offsets / str(committed))
-    if committed < last - 1 and log.commits / str(last - 1) not in unsynced:
-        raise damaged(log.commits / str(last - 1))
+        problems.add(damaged(log.offsets / str(committed)), committed)
+    if committed < last - 1 and log.commits / str(last - 1) not in links.unsynced:
+        problems.add(damaged(log.commits / str(last - 1)), last - 1)
     if committed < last and last > 0 and last - 1 not in batches:
-        raise damaged(log.offsets / str(last - 1))  # a batch that runs again begins there
+        problems.add(damaged(log.offsets / str(last - 1)), last - 1)  # a batch that runs again begins there
     return committed
 
 
-def _check_links(records: BatchRecords, offsets: Mapping[int, tuple[PipelineOffset, str]]) -> None:
+def _check_links(links: ChainLinks, problems: Problems) -> None:
     """Every offset names the record of the batch before, and every record the offset of its batch."""
-    oldest = max(min(offsets), max(offsets) - RECORDS_KEPT)  # older ones may have been removed
-    for batch, (offset, _) in offsets.items():
+    oldest = max(min(links.offsets, default=0), links.last_batch - RECORDS_KEPT)  # older ones may have been removed
+    for batch, (offset, _) in links.offsets.items():
         if offset.after.batch != batch - 1:
-            raise damaged(_offset_path(records, batch))
-        if batch <= oldest:
-            continue
-        if records.read(offset.after).offset != offsets[batch - 1][1]:
-            raise damaged(_offset_path(records, batch - 1))
+            problems.add(damaged(links.log.offsets / str(batch)), batch)
+        elif batch > oldest:
+            with problems.collected(batch - 1):
+                record = links.records.read(offset.after)
+                if batch - 1 in links.offsets and record.offset != links.offsets[batch - 1][1]:
+                    raise damaged(links.log.offsets / str(batch - 1))
+
+
+def _check_newest_record(links: ChainLinks, metadata: str) -> None:
+    """Read the record of the last batch, or of the one before, if the last has none yet."""
+    offset, checksum = links.offsets[links.last_batch]
+    newest = links.records.newest(links.last_batch)
+    if newest is not None:
+        check_newest(newest, offset, checksum, links)
+    elif links.is_committed:
+        raise links.records.missing(links.last_batch)
+    elif offset.after.batch >= 0:
+        newest = links.records.read(offset.after), offset.after
+    links.newest = newest
+    if newest is not None and newest[0].metadata != metadata:
+        raise damaged(links.log.metadata)
 
 
 def check_newest(
-    recorded: tuple[BatchRecord, RecordReference], last: PipelineOffset, checksum: str, records: BatchRecords
+    recorded: tuple[BatchRecord, RecordReference], offset: PipelineOffset, checksum: str, links: ChainLinks
 ) -> None:
+    """Compare the newest record of a batch with its offset."""
     record, reference = recorded
-    if record.before != last.after:
-        raise damaged(records.path(reference))
+    if record.before != offset.after:
+        raise damaged(links.records.path(reference))
     if record.offset != checksum:
-        raise damaged(_offset_path(records, last.batch))
-
-
-def _offset_path(records: BatchRecords, batch: int) -> Path:
-    return SparkLog(records.directory.parent).offsets / str(batch)
-
-
-def _before(records: BatchRecords, last: PipelineOffset) -> tuple[BatchRecord, RecordReference] | None:
-    return (records.read(last.after), last.after) if last.after.batch >= 0 else None
-
-
-def _refuse_later_records(records: BatchRecords, last: int) -> None:
-    """Reject a record without an offset: the checkpoint is older than its delivered results."""
-    for reference in records.listed():
-        if reference.batch > last:
-            raise damaged(_offset_path(records, reference.batch))
+        raise damaged(links.log.offsets / str(offset.batch))
 
 
 def verify_state(path: Path, record: BatchRecord) -> int:
     """Compare the state after a batch, every segment of it, with its record; returns how many bytes it has."""
 
     def check(shard: str) -> int:
-        return verify_version(state_directory(path, shard), *record.state[shard])
+        return verify_version(chains.state_directory(path, shard), *record.state[shard])
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
         return sum(pool.map(check, record.state))
@@ -247,27 +262,27 @@ def _sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> Ite
     reached = last_replayed(path) or last
     for stream in pipeline.streams:
         position = SourceOffset() if reached is None else reached.positions[stream.name]
-        yield open_source(stream, source_directory(path, stream.name)), position
+        yield open_source(stream, chains.source_directory(path, stream.name)), position
 
 
 # Delivered files
 
 
 FORGOTTEN: Final = "forgotten.json"
-_FORGOTTEN_KIND: Final = DocumentKind("forgotten", 1)
+_FORGOTTEN_KIND: Final = durable.DocumentKind("forgotten", 1)
 
 
 def read_forgotten(checkpoint: Path) -> set[tuple[str, str, str]]:
     """Delivered files that a repair has given up: kind, owner and name."""
     path = checkpoint / FORGOTTEN
-    return {tuple(file) for file in read_document(path, _FORGOTTEN_KIND)} if path.exists() else set()
+    return {tuple(file) for file in durable.read_document(path, _FORGOTTEN_KIND)} if path.exists() else set()
 
 
 def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
     """Record more files as given up."""
     names = read_forgotten(checkpoint) | {(file.kind, file.owner, file.name) for file in files}
-    write_document(checkpoint / FORGOTTEN, _FORGOTTEN_KIND, sorted(names))
-    sync_directory(checkpoint)
+    durable.write_document(checkpoint / FORGOTTEN, _FORGOTTEN_KIND, sorted(names))
+    durable.sync_directory(checkpoint)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,74 +304,69 @@ class OutputDirectories:
 
 
 def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
-    """Compare every delivered file with its record, and return the log of them."""
+    """Compare every delivered file with its record, and position the log of them."""
     if chain.record is None:
         return
-    count, expected = chain.record.delivered
-    before = chain.before(chain.record.batch)
-    kept = chain.records.read(before).delivered[0] if before.batch >= 0 else 0
-    path = chain.path / DELIVERED_LOG
-    forgotten = read_forgotten(chain.path)
-    listed: list[tuple[DeliveredFile, Path]] = []
-    position, digest = 0, START
-    for position, line in enumerate(islice(scan_chain(path), count), 1):
-        digest = line.digest
-        if position == kept:
-            chain.delivered.resume(kept, line)
-        file = DeliveredFile.from_json(line.entry)
-        if (where := outputs.path(file)) is not None and (file.kind, file.owner, file.name) not in forgotten:
-            listed.append((file, where))
-    if position != count or digest != expected:
-        raise damaged(path)
-    for _, error in damaged_files(listed, outputs.consumed):
+    lines = read_delivered(chain.path, chain.record)
+    kept = chain.delivered_before(chain.before(chain.record.batch))
+    if 0 < kept <= len(lines):
+        chain.delivered.resume(kept, lines[kept - 1])
+    for _, error in find_lost_files(chain.path, lines, outputs):
         raise error
-    chain.delivered.verify(count, expected)
-    chain.delivered.drop(count)  # further files belong to a batch that is replayed
+    chain.delivered.verify(*chain.record.delivered)
+    chain.delivered.drop(len(lines))  # further files belong to a batch that is replayed
 
 
-def damaged_files(
-    listed: Sequence[tuple[DeliveredFile, Path]], consumed: frozenset[str], full_bytes: int = FULL_CHECK_BYTES
+def read_delivered(checkpoint: Path, record: BatchRecord) -> list[durable.LogLine]:
+    """The lines of the files that were delivered up to a record."""
+    count, expected = record.delivered
+    path = checkpoint / chains.DELIVERED_LOG
+    lines = list(islice(durable.scan_chain(path), count))
+    if len(lines) != count or (lines[-1].digest if lines else durable.START) != expected:
+        raise damaged(path)
+    return lines
+
+
+def find_lost_files(
+    checkpoint: Path, lines: Sequence[durable.LogLine], outputs: OutputDirectories, full_bytes: int = FULL_CHECK_BYTES
 ) -> Iterator[tuple[DeliveredFile, SinkError]]:
     """The files that are not there as they were delivered: by size, and by content for the newest ones."""
+    forgotten = read_forgotten(checkpoint)
     whole: list[tuple[DeliveredFile, Path]] = []
-    for file, path in reversed(listed):
+    for line in reversed(lines):
+        file = DeliveredFile(*line.entry)
+        path = outputs.path(file)
+        if path is None or (file.kind, file.owner, file.name) in forgotten:
+            continue
         try:
             size = path.stat().st_size
         except OSError:
-            if file.kind != "result" or file.owner not in consumed:
-                yield file, missing_output(file, path)
+            if file.kind != "result" or file.owner not in outputs.consumed:
+                what = "results of" if file.kind == "result" else f"{file.kind} rows of stream"
+                yield file, _lost(f"{path} is missing, with delivered {what} {file.owner}", "results-missing")
             continue
         if size != file.size:
-            yield file, damaged_output(path)
+            yield file, _altered(path)
             continue
         full_bytes -= size
         if full_bytes > 0:
             whole.append((file, path))
 
-    def is_whole(item: tuple[DeliveredFile, Path]) -> bool:
-        file, path = item
-        return checksum_file(path) == file.checksum
-
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
-        for (file, path), intact in zip(whole, pool.map(is_whole, whole), strict=True):
-            if not intact:
-                yield file, damaged_output(path)
+        checksums = pool.map(durable.checksum_file, [path for _, path in whole])
+        for (file, path), checksum in zip(whole, checksums, strict=True):
+            if checksum != file.checksum:
+                yield file, _altered(path)
 
 
-def missing_output(file: DeliveredFile, path: Path) -> SinkError:
-    what = f"results of {file.owner}" if file.kind == "result" else f"{file.kind} rows of stream {file.owner}"
+def _altered(path: Path) -> SinkError:
+    return _lost(f"{path} was truncated or altered after delivery", "results-damaged")
+
+
+def _lost(message: str, code: str) -> SinkError:
     return SinkError(
-        f"{path} is missing, with delivered {what}",
-        code="results-missing",
-        hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
-        "Nothing was changed.",
-    )
-
-
-def damaged_output(path: Path) -> SinkError:
-    return SinkError(
-        f"{path} was truncated or altered after delivery",
-        code="results-damaged",
+        message,
+        code=code,
         hint="Restore the file, or run `strandline repair --checkpoint` with the directory of the checkpoint. "
         "Nothing was changed.",
     )

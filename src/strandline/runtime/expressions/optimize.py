@@ -2,7 +2,7 @@
 
 Law    compiled over the frame that comes out, each expression has the values it had over the frame that went in
 
-Three strategies, chosen by the cost of a subexpression (`functions/costs.py`) and by the data:
+Three strategies, chosen by the cost of a subexpression (`functions/subexpressions.py`) and by the data:
 
     over few values     a subexpression of one column is evaluated over its distinct values, if they are few
     once                a common subexpression is evaluated once
@@ -17,12 +17,14 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
+from strandline.core.temporal import DAY, MICROSECOND
 from strandline.core.types import BOOLEAN, VARCHAR, array_of
-from strandline.functions.costs import own_cost
-from strandline.functions.subexpressions import Part, Parts
+from strandline.functions.registry import declaration
+from strandline.functions.subexpressions import Part, Parts, own_cost
 from strandline.logical.expressions import (
     Call,
     Case,
+    Cast,
     ColumnRef,
     Expression,
     Literal,
@@ -31,7 +33,7 @@ from strandline.logical.expressions import (
     conjuncts,
     rebuilt,
 )
-from strandline.runtime.expressions.granularity import granule
+from strandline.runtime.kernels.batch import spread
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.distinct_values import DistinctValues, different, runs
 
@@ -53,9 +55,27 @@ _TOLD_APART: Final = (pl.String, pl.Datetime, pl.Date, pl.Int32, pl.Int64)
 _counter = count()
 
 
-def _new_name() -> str:
-    """The name of a column that no frame has. Ids of columns never begin like this."""
-    return f"@{next(_counter)}"
+class _Rewriting:
+    """Expressions over a frame, of which more and more subexpressions become columns."""
+
+    def __init__(self, frame: pl.DataFrame, expressions: Sequence[Expression]) -> None:
+        self.frame = frame
+        self.parts = Parts(expressions)
+        self._expressions = expressions
+        self._columns: dict[int, Expression] = {}
+
+    def put(self, number: int, values: pl.Series) -> None:
+        """Replace a subexpression by a column that no frame has: ids of columns never begin like this."""
+        name = f"@{next(_counter)}"
+        self.frame = self.frame.with_columns(values.alias(name))
+        self._columns[number] = ColumnRef(name, self.parts.all[number].expression.type)
+
+    def written(self, number: int) -> Expression:
+        return self.parts.written(number, self._columns)
+
+    def result(self) -> Optimized:
+        roots = self.parts.roots
+        return self.frame, [self.written(root) for root in roots] if self._columns else list(self._expressions)
 
 
 def optimize(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
@@ -87,11 +107,6 @@ def short_circuit_and(predicate: Expression) -> Expression:
     return Case(((first, then),), Literal(False, BOOLEAN), BOOLEAN)
 
 
-def computed(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> list[pl.Series]:
-    """The values of expressions over a frame. `plain` computes those for which there is no shorter way."""
-    return plain(*optimize(frame, expressions, plain))
-
-
 def _whole_cost(expression: Expression) -> int:
     return own_cost(expression) + sum(map(_whole_cost, children(expression)))
 
@@ -109,8 +124,8 @@ def _in_steps(expression: Expression) -> Expression:
 
 
 def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
-    parts = Parts(expressions)
-    column_refs: dict[int, Expression] = {}
+    rewriting = _Rewriting(frame, expressions)
+    parts = rewriting.parts
     for (column_id, length), numbers in _by_column(parts, frame).items():
         cost = parts.cost(numbers)
         values = _few(frame.get_column(column_id), length, cost) if cost >= _least_cost(frame) else None
@@ -118,12 +133,10 @@ def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], p
             continue
         fewer = frame.select(column_id)[values.rows]
         fewer, inner = _all_rows(fewer, [parts.all[number].expression for number in numbers], plain)
-        names = [_new_name() for _ in numbers]
-        results = (result.alias(name) for name, result in zip(names, plain(fewer, inner), strict=True))
-        frame = frame.hstack(values.spread(pl.DataFrame(results)))
-        for name, number in zip(names, numbers, strict=True):
-            column_refs[number] = ColumnRef(name, parts.all[number].expression.type)
-    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
+        results = (result.alias(str(number)) for number, result in zip(numbers, plain(fewer, inner), strict=True))
+        for number, column in zip(numbers, values.spread(pl.DataFrame(results)).get_columns(), strict=True):
+            rewriting.put(number, column)
+    return rewriting.result()
 
 
 def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[int]]:
@@ -161,18 +174,40 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
     return different(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
 
 
+def granule(expression: Expression) -> int:
+    """The length of the granules within which the expression is constant, if it reads one column of instants: what
+    asks for the hour has one value for all instants of an hour.
+
+    Law    where `granule(e)` is g, the value of e at an instant t is its value at any other t' with t // g = t' // g
+    """
+    match expression:
+        case ColumnRef():
+            return MICROSECOND
+        case Literal():
+            return DAY
+        case Call() if (declared := _declared_granularity(expression)) is not None:
+            return declared
+        case Cast(ColumnRef(_, source), target) if (source.name, target.name) == ("TIMESTAMP", "DATE"):
+            return DAY
+    return min((granule(child) for child in children(expression)), default=DAY)
+
+
+def _declared_granularity(call: Call) -> int | None:
+    """That of a function of the column itself; what is computed from the column has one of its own."""
+    if not all(isinstance(argument, ColumnRef | Literal) for argument in call.arguments):
+        return None
+    declared = declaration(call.function).granularity
+    return declared(call) if callable(declared) else declared
+
+
 # ---- once ------------------------------------------------------------------------------------------------------------
 
 
 def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
-    parts = Parts(expressions)
-    column_refs: dict[int, Expression] = {}
-    for number in parts.shared(_least_cost(frame)):
-        wider, (expression,) = _evaluate_lazily(frame, [parts.written(number, column_refs)], plain)
-        name = _new_name()
-        frame = frame.with_columns(plain(wider, [expression])[0].alias(name))
-        column_refs[number] = ColumnRef(name, expression.type)
-    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
+    rewriting = _Rewriting(frame, expressions)
+    for number in rewriting.parts.shared(_least_cost(frame)):
+        rewriting.put(number, plain(*_evaluate_lazily(rewriting.frame, [rewriting.written(number)], plain))[0])
+    return rewriting.result()
 
 
 # ---- where it is taken -----------------------------------------------------------------------------------------------
@@ -181,29 +216,22 @@ def _once(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute
 def _evaluate_lazily(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
     if not any(map(_has_case, expressions)):
         return frame, list(expressions)
-    parts = Parts(expressions)
-    column_refs: dict[int, Expression] = {}
-
-    def put(number: int, values: pl.Series) -> None:
-        nonlocal frame
-        name = _new_name()
-        frame = frame.with_columns(values.alias(name))
-        column_refs[number] = ColumnRef(name, parts.all[number].expression.type)
-
+    rewriting = _Rewriting(frame, expressions)
+    parts = rewriting.parts
     min_cost = max(WHERE_TAKEN, _least_cost(frame))
     for conditions, choices in _expensive_cases(parts, min_cost):
         left = pl.repeat(True, frame.height, eager=True)
-        results = plain(frame, [parts.written(number, column_refs) for number in conditions])
+        results = plain(rewriting.frame, [rewriting.written(number) for number in conditions])
         for condition, choice, values in zip((*conditions, None), choices, (*results, None), strict=True):
             taken = left if values is None else left & values.fill_null(False)
             left &= ~taken
             if condition is not None and values is not None and not parts.all[condition].is_leaf:
-                put(condition, values)
+                rewriting.put(condition, values)
             if _is_expensive(parts, choice, min_cost):
-                chosen = _for_rows(frame, taken, parts.all[choice], plain)
+                chosen = _for_rows(rewriting.frame, taken, parts.all[choice], plain)
                 if chosen is not None:
-                    put(choice, chosen)
-    return frame, [parts.written(root, column_refs) for root in parts.roots] if column_refs else list(expressions)
+                    rewriting.put(choice, chosen)
+    return rewriting.result()
 
 
 def _has_case(expression: Expression) -> bool:
@@ -244,6 +272,5 @@ def _for_rows(frame: pl.DataFrame, taken: pl.Series, part: Part, plain: Compute)
         return None
     if not rows:
         return pl.repeat(None, frame.height, dtype=polars_type(part.expression.type), eager=True)
-    values = computed(frame.select(part.columns).filter(taken), [part.expression], plain)[0]
-    positions = pl.select(pl.when(taken).then(taken.cum_sum() - 1)).to_series()
-    return values.gather(positions)
+    values = plain(*optimize(frame.select(part.columns).filter(taken), [part.expression], plain))[0]
+    return spread(values, taken.to_numpy())

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.core.temporal import Instant
 from strandline.core.types import Schema
 from strandline.runtime.kernels.columns import polars_type
 
@@ -54,9 +53,6 @@ class Batch:
             return batches[0]
         return Batch(pl.concat([b.frame for b in batches], how="vertical", rechunk=True))
 
-    def slice(self, offset: int, length: int | None = None) -> Batch:
-        return Batch(self.frame.slice(offset, length))
-
     def take(self, rows: Index) -> Batch:
         return Batch(gather(self.frame, rows))
 
@@ -73,15 +69,19 @@ class Batch:
             return self
         return self.take(np.argsort(start, kind="stable"))
 
-    def count_before(self, until: Instant) -> int:
-        """Number of elements of an ordered batch that start before `until`."""
-        return int(np.searchsorted(self.start, until, side="left"))
-
 
 def times(frame: pl.DataFrame, column: str) -> Times:
     """A time column as an array, without a copy where it is contiguous."""
     values: Times = frame.get_column(column).to_numpy()
     return values
+
+
+def spread(values: pl.Series, where: Mask) -> pl.Series:
+    """The values, one after the other, at the places that are marked; NULL at the others."""
+    if where.all():
+        return values
+    marked = pl.Series(where)
+    return values.gather(pl.select(pl.when(marked).then(marked.cum_sum() - 1)).to_series())
 
 
 def is_sorted(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> bool:

@@ -8,10 +8,16 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import FOREVER
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, times
 from strandline.runtime.kernels.grouping import group_codes
 
 TIME, CHANGE = "@time", "@change"
+
+
+def sum_changes(codes: Index, time: Times, change: Index) -> pl.DataFrame:
+    """The sum of the changes of each code at each instant, where it is not zero: `code`, `@time` and `@change`."""
+    events = pl.DataFrame({"code": codes, TIME: time, CHANGE: change})
+    return events.group_by("code", TIME).agg(pl.col(CHANGE).sum()).filter(pl.col(CHANGE) != 0)
 
 
 def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -26,13 +32,7 @@ def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     code = np.concatenate([codes, codes[ending]])
     time = np.concatenate([times(frame, FROM), ends[ending]])
     change = np.concatenate([np.ones(len(codes), np.int64), -np.ones(int(ending.sum()), np.int64)])
-    net = (
-        pl.DataFrame({"code": code, TIME: time, CHANGE: change})
-        .group_by("code", TIME)
-        .agg(pl.col(CHANGE).sum())
-        .filter(pl.col(CHANGE) != 0)
-        .sort(TIME, CHANGE, "code")
-    )
+    net = sum_changes(code, time, change).sort(TIME, CHANGE, "code")
     payload = gather(frame.select(columns), representative[net.get_column("code").to_numpy()])
     return payload.with_columns(net.get_column(TIME), net.get_column(CHANGE), net.get_column("code").alias("@code"))
 

@@ -162,18 +162,19 @@ def carry(digits: list[Ints]) -> None:
         digits[k] = digits[k] & _MASK
 
 
+def gapless(limbs: Limbs, rows: int) -> tuple[list[Ints], int]:
+    """The digits from the lowest position to the highest, and the lowest; at least one."""
+    positions = sorted(int(name) for name in limbs if name.isdigit()) or [BIAS // BITS]
+    zero = np.zeros(rows, dtype=np.int64)
+    return [limbs.get(str(p), zero) for p in range(positions[0], positions[-1] + 1)], positions[0]
+
+
 def doubles(limbs: Limbs, rows: int) -> npt.NDArray[np.float64]:
     """The nearest double to each exact sum, ties to even."""
-    positions = sorted(int(name) for name in limbs if name.isdigit())
-    if not positions:
-        result = np.zeros(rows, dtype=np.float64)
-    else:
-        low, high = positions[0], positions[-1]
-        zero = np.zeros(rows, dtype=np.int64)
-        digits = [limbs.get(str(p), zero) for p in range(low, high + 1)]
-        with np.errstate(over="ignore"):  # a sum beyond all doubles is infinite
-            short = _round_by_adding(digits, low)
-            result = _round_by_bits(digits, low) if short is None else short
+    digits, lowest = gapless(limbs, rows)
+    with np.errstate(over="ignore"):  # a sum beyond all doubles is infinite
+        short = _round_by_adding(digits, lowest)
+        result = _round_by_bits(digits, lowest) if short is None else short
     if "nan" in limbs:
         up, down = limbs["+inf"] > 0, limbs["-inf"] > 0
         result = np.where(up, np.inf, np.where(down, -np.inf, result))

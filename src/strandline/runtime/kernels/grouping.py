@@ -11,7 +11,7 @@ import pyarrow as pa
 from strandline.runtime.kernels.batch import Index, Mask
 from strandline.runtime.kernels.compiled import compiled
 from strandline.runtime.kernels.hashing import GOLDEN, double_bits, is_bijective
-from strandline.runtime.kernels.lists import elements, offsets_of
+from strandline.runtime.kernels.lists import as_bytes, elements
 
 
 def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]:
@@ -88,10 +88,7 @@ def _codes(column: pl.Series) -> Index:
 def _list_codes(column: pl.Series) -> Index:
     """Lists are equal if the codes of their elements are: each list is encoded as the bytes of these."""
     content, sizes = elements(column)
-    codes = np.ascontiguousarray(_codes(content))
-    packed = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(offsets_of(sizes) * codes.itemsize), pa.py_buffer(codes)]
-    )
+    packed = as_bytes(np.ascontiguousarray(_codes(content)), sizes)
     encoded: Index = packed.dictionary_encode().indices.to_numpy().astype(np.int64)
     if not column.null_count():
         return encoded
@@ -108,13 +105,18 @@ def _normal(column: pl.Series) -> pl.Series:
 
 def _encode(column: pl.Series) -> Index:
     array = column.to_arrow()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=np.int64)
     encoded = array.dictionary_encode(null_encoding="encode")
     codes: Index = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return codes
+
+
+def in_groups(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, Index]:
+    """The rows group by group, in their order within a group; and the code of each."""
+    codes, _ = group_codes(frame, keys)
+    order = group_order(codes)
+    return frame[order], codes[order]
 
 
 def group_order(codes: Index) -> Index:

@@ -65,7 +65,8 @@ def _hash_values(column: pl.Series) -> Hashes:
         return _hash_strings(column)
     if isinstance(kind, pl.List):
         content, sizes = elements(column)
-        return _hash_sequences(hash_column(content), offsets_of(sizes))
+        bounds = offsets_of(sizes)
+        return _finished(polynomials(hash_column(content), bounds), bounds)
     if isinstance(kind, pl.Decimal):
         low, high = decimal_words(column)
         return mix(mix(low.view(np.uint64)) + high.view(np.uint64))
@@ -93,11 +94,6 @@ def _hash_strings(column: pl.Series) -> Hashes:
     first, last = int(offsets[0]), int(offsets[-1])
     text = np.frombuffer(data, dtype=np.uint8)[first:last] if data is not None else np.zeros(0, np.uint8)
     return _finished(text_polynomials(text, offsets - first), offsets)
-
-
-def _hash_sequences(terms: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:
-    """Hashes of lists, from those of their elements."""
-    return _finished(polynomials(terms, bounds), bounds)
 
 
 def _finished(polynomial: Hashes, bounds: npt.NDArray[np.int64]) -> Hashes:

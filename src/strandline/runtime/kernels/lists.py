@@ -14,8 +14,6 @@ Sizes = npt.NDArray[np.int64]
 def elements(lists: pl.Series) -> tuple[pl.Series, Sizes]:
     """The elements of all lists, one after the other, and how many each list has; one that is NULL has none."""
     array = lists.to_arrow(compat_level=pl.CompatLevel.oldest())
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks()
     sizes: Sizes = lists.list.len().fill_null(0).cast(pl.Int64).to_numpy()
     assert isinstance(lists.dtype, pl.List)
     return pl.Series(array.flatten(), dtype=lists.dtype.inner), sizes
@@ -31,6 +29,12 @@ def with_elements(lists: pl.Series, content: pl.Series, sizes: Sizes) -> pl.Seri
     """The lists with their elements replaced; NULL stays NULL."""
     changed = in_lists(content, offsets_of(sizes))
     return pl.select(pl.when(lists.is_not_null()).then(changed)).to_series() if lists.null_count() else changed
+
+
+def as_bytes(content: npt.NDArray[np.int64], sizes: Sizes) -> pa.LargeBinaryArray:
+    """Each list as the bytes of the integers that stand for its elements."""
+    offsets = pa.py_buffer(offsets_of(sizes) * content.itemsize)
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(sizes), [None, offsets, pa.py_buffer(content)])
 
 
 def offsets_of(sizes: Sizes) -> Sizes:

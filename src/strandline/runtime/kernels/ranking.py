@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from strandline.logical.expressions import SortKey
 from strandline.runtime.kernels.batch import Index, Mask
 from strandline.runtime.kernels.hashing import double_bits
-from strandline.runtime.kernels.lists import elements, offsets_of
+from strandline.runtime.kernels.lists import as_bytes, elements
 
 
 class RankOrder:
@@ -46,7 +45,7 @@ class RankOrder:
         elif self.dtype == pl.Boolean:
             values = pl.Series(safe != 0)
         else:
-            values = pl.Series(safe).cast(self.dtype) if self.dtype.is_integer() else _from_physical(safe, self.dtype)
+            values = pl.Series(safe).cast(pl.Int32 if self.dtype == pl.Date else pl.Int64).cast(self.dtype)
         return pl.select(pl.when(pl.Series(present)).then(values)).to_series()
 
 
@@ -93,13 +92,5 @@ def _list_ranks(column: pl.Series) -> Index:
     content, sizes = elements(column)
     _, dense = np.unique(RankOrder(content).codes, return_inverse=True)
     ranks = np.where(content.is_null().to_numpy(), len(content), dense).astype(">i8")
-    bounds = offsets_of(sizes) * ranks.itemsize
-    packed = pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(bounds), pa.py_buffer(ranks)]
-    )
-    texts = pl.Series(packed, dtype=pl.Binary)
+    texts = pl.Series(as_bytes(ranks, sizes), dtype=pl.Binary)
     return _among(texts.unique().sort(), texts)
-
-
-def _from_physical(values: Index, dtype: pl.DataType) -> pl.Series:
-    return pl.Series(values).cast(pl.Int32 if dtype == pl.Date else pl.Int64).cast(dtype)

@@ -123,17 +123,9 @@ def running_maxima(
                     right += 1
                 # The new stair takes the place of those from left to right.
                 move = left + 1 - right
-                if move > 0:
-                    for at in range(high - 1, right - 1, -1):
-                        stairs[at + 1], stair_rank[at + 1], stair_end[at + 1] = (
-                            stairs[at],
-                            stair_rank[at],
-                            stair_end[at],
-                        )
-                elif move < 0:
-                    for at in range(right, high):
-                        to = at + move
-                        stairs[to], stair_rank[to], stair_end[to] = stairs[at], stair_rank[at], stair_end[at]
+                if move != 0 and right < high:
+                    for column in (stairs, stair_rank, stair_end):
+                        column[right + move : high + move] = column[right:high].copy()
                 tail[group] = high + move
                 stairs[left], stair_rank[left], stair_end[left] = element, rank, end
         if step >= len(held):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from strandline.runtime.kernels.batch import Index, Mask, Times
-from strandline.runtime.kernels.compiled import compiled
+from strandline.runtime.kernels.compiled import compiled, inlined
 
 
 def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: int) -> Mask:
@@ -57,10 +58,18 @@ def _among_first(group: Index, level: Index, turn: Times, stands: Mask, capacity
     return first
 
 
-@compiled(
-    "Tuple((i8[::1], i8[::1], i8[::1], i8[::1]))"
-    "(i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8, b1, i8)"
-)
+@inlined
+def _appended(
+    intervals: npt.NDArray[np.int64], count: int, row: tuple[int, int, int, int]
+) -> tuple[npt.NDArray[np.int64], int]:
+    if count == len(intervals):
+        intervals = np.concatenate((intervals, intervals))
+    for column in range(4):
+        intervals[count, column] = row[column]
+    return intervals, count + 1
+
+
+@compiled("i8[:, ::1](i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8, b1, i8)")
 def running_top(
     time: Times,
     element: Index,
@@ -73,9 +82,9 @@ def running_top(
     limit: int,
     with_ranks: bool,
     until: int,
-) -> tuple[Index, Index, Times, Times]:
-    """Elements that are among the first `limit` of their group, with the intervals of that up to `until`; optionally
-    with the rank, then an interval per rank.
+) -> npt.NDArray[np.int64]:
+    """Elements that are among the first `limit` of their group, with the intervals of that up to `until`: rows of
+    element, rank, start and end. The rank counts `with_ranks`; then there is an interval per rank.
 
     Group g has the events from `events[g]` to `events[g + 1]`, in order of time: an element comes (`change` 1) or goes
     (-1). Its elements have the places from `places[g]` to `places[g + 1]`, each its own; `head[position]` and
@@ -93,9 +102,7 @@ def running_top(
     element_at = np.empty(size, np.int64)
     for index in range(size):
         element_at[place_of[index]] = index
-    capacity = 2 * size + 16
-    who, rank = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
-    begin, end = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
+    intervals = np.empty((2 * size + 16, 4), np.int64)
     interval_count = 0
     for group in range(len(places) - 1):
         base, width = places[group], places[group + 1] - places[group]
@@ -120,12 +127,8 @@ def running_top(
                 if change[event] < 0 and inside[position]:
                     inside[position] = False
                     if since[position] < now:
-                        if interval_count == len(who):
-                            who, rank = np.append(who, who), np.append(rank, rank)
-                            begin, end = np.append(begin, begin), np.append(end, end)
-                        who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
-                        begin[interval_count], end[interval_count] = since[position], now
-                        interval_count += 1
+                        row = (element_at[position], rank_of[position], since[position], now)
+                        intervals, interval_count = _appended(intervals, interval_count, row)
                 event += 1
             before, bound = bound, width - 1
             if total > limit:
@@ -171,25 +174,12 @@ def running_top(
                     if inside[position] and not stays:
                         inside[position] = False
                         if since[position] < now:
-                            if interval_count == len(who):
-                                who, rank = np.append(who, who), np.append(rank, rank)
-                                begin, end = np.append(begin, begin), np.append(end, end)
-                            who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
-                            begin[interval_count], end[interval_count] = since[position], now
-                            interval_count += 1
+                            row = (element_at[position], rank_of[position], since[position], now)
+                            intervals, interval_count = _appended(intervals, interval_count, row)
                     if node <= bound and not inside[position]:
                         inside[position], since[position], rank_of[position] = True, now, ranked
     for position in range(size):
         if inside[position] and since[position] < until:
-            if interval_count == len(who):
-                who, rank = np.append(who, who), np.append(rank, rank)
-                begin, end = np.append(begin, begin), np.append(end, end)
-            who[interval_count], rank[interval_count] = element_at[position], rank_of[position]
-            begin[interval_count], end[interval_count] = since[position], until
-            interval_count += 1
-    return (
-        who[:interval_count].copy(),
-        rank[:interval_count].copy(),
-        begin[:interval_count].copy(),
-        end[:interval_count].copy(),
-    )
+            row = (element_at[position], rank_of[position], since[position], until)
+            intervals, interval_count = _appended(intervals, interval_count, row)
+    return intervals[:interval_count].copy()

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.logical.values import LARGEST_SQUARED
-from strandline.runtime.kernels.exact_sums import BIAS, BITS, Ints, Limbs, carry, doubles, magnitude, to_limbs
+from strandline.runtime.kernels.exact_sums import BIAS, BITS, Ints, Limbs, carry, doubles, gapless, magnitude, to_limbs
 
 _SPLITTER = 2.0**27 + 1.0
 
@@ -68,12 +68,8 @@ def variances(sums: Limbs, squared: Limbs, counts: Ints, sample: bool) -> npt.ND
 
 def _digits(limbs: Limbs, rows: int) -> tuple[list[Ints], int]:
     """The carried digits of the absolute values without gaps, and the position of the lowest."""
-    positions = sorted(int(name) for name in limbs)
-    if not positions:
-        return [np.zeros(rows, np.int64)], 0
-    zero = np.zeros(rows, np.int64)
-    digits = [limbs.get(str(p), zero) for p in range(positions[0], positions[-1] + 1)]
-    return magnitude([*digits, zero])[0], positions[0]
+    digits, lowest = gapless(limbs, rows)
+    return magnitude([*digits, np.zeros(rows, np.int64)])[0], lowest
 
 
 def _square(digits: list[Ints]) -> list[Ints]:

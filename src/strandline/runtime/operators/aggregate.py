@@ -12,7 +12,7 @@ from strandline.core.types import Column, Schema
 from strandline.functions.aggregates import DISPERSIONS, looks_at_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes
@@ -22,7 +22,7 @@ from strandline.runtime.kernels.variance import numbers, odd, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
-from strandline.runtime.state.segments import Segment, SortedLog, State
+from strandline.runtime.state.segments import HeldRows, SortedLog
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -69,19 +69,25 @@ class IncrementalAggregateOperator(Operator):
         self.keys = list(keys)
         self.aggregates = aggregates
         types = {column.id: column.type for column in source}
-        arguments = {call.argument.id: call.argument.type for _, call in aggregates if call.argument}
         read = [column.id for _, call in aggregates for column in call.columns]
         self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
-        self.counted = sorted(arguments)
+        self.counted = sorted({call.argument.id for _, call in aggregates if call.argument})
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
-        self.ranked = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("min", "max")})
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
         self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
-        self.candidates: dict[tuple[str, str], pl.DataFrame] = {}
-        self.restore(State())
+        key_types = {key: self.stored[key] for key in keys}
+        self.totals = HeldRows(key_types)
+        extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
+        interval = {FROM: pl.Int64(), UNTIL: pl.Int64()}
+        self.candidates = {
+            (function, name): HeldRows({**key_types, "@value": self.stored[name], **interval})
+            for function, name in sorted(extremes)
+        }
+        candidates = {f"{function}:{name}": held for (function, name), held in self.candidates.items()}
+        self.logs = {"valid": self.valid, "totals": self.totals, **candidates}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         if watermark.time <= self.watermark:
@@ -97,8 +103,8 @@ class IncrementalAggregateOperator(Operator):
     def _sweep(
         self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, watermark: Watermark
     ) -> Batch:
-        carried = self.totals
-        parts = [carried, ended, arrived, staying, *self.candidates.values()]
+        carried = self.totals.frame
+        parts = [carried, ended, arrived, staying, *(held.frame for held in self.candidates.values())]
         sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
         representative = None
@@ -110,7 +116,8 @@ class IncrementalAggregateOperator(Operator):
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
 
-        origin = [] if self.keys else self._origin(carried, before, watermark)
+        begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
+        origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
         events = _Events(
             carried=(at_carried, np.full(carried.height, before)),
             entering=(at_arrived, times(arrived, FROM)),
@@ -129,11 +136,8 @@ class IncrementalAggregateOperator(Operator):
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
-        slice_ = _Slice(line, events, arrived, watermark.time, exists)
-        extremes = {
-            side: self._extremes(side, held, slice_, sums[VALUES + side[1]][exists] > 0)
-            for side, held in zip(self.candidates, at_held, strict=True)
-        }
+        here = _Slice(line, events, carried, arrived, ended, sums, exists)
+        extremes = {side: self._extremes(side, held, here) for side, held in zip(self.candidates, at_held, strict=True)}
         members = None
         if self.looks_at_members:
             elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
@@ -141,21 +145,17 @@ class IncrementalAggregateOperator(Operator):
             member_events = events.member_events(line, groups_of[: len(groups_of) - arrived.height])
             members = GroupMembers(member_events, elements, groups_of, len(line.last))
         folds = {
-            column.id: self._fold(column.id, call.user, call.argument.id, slice_, carried, ended, sums)
+            column.id: self._fold(column.id, call.user, call.argument.id, here)
             for column, call in self.aggregates
             if call.user is not None and call.argument is not None and not looks_at_members(call)
         }
-        columns = self._columns(sums, extremes, members, folds, exists)
+        columns = self._columns(here, extremes, members, folds)
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
-        self._carry(line, sums, folds, groups, representative)
+        self._carry(here, folds, groups, representative)
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
-
-    def _origin(self, carried: pl.DataFrame, before: Instant, watermark: Watermark) -> list[Instant]:
-        """Start of the single group of a scalar aggregation, if it is in this slice."""
-        return [watermark.origin] if not carried.height and before <= watermark.origin < watermark.time else []
 
     def _totals(
         self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
@@ -164,9 +164,7 @@ class IncrementalAggregateOperator(Operator):
         sums: dict[str, Index] = {}
 
         def track(name: str, entering: Index, leaving: Index) -> None:
-            start = (
-                carried.get_column(name).to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
-            )
+            start = carried[name].to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
             sums[name] = line.totals(events.changes(start, entering, leaving))
 
         track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
@@ -194,13 +192,13 @@ class IncrementalAggregateOperator(Operator):
 
     def _columns(
         self,
-        sums: dict[str, Index],
+        here: _Slice,
         extremes: dict[tuple[str, str], pl.Series],
         members: GroupMembers | None,
         folds: dict[str, _Fold],
-        exists: Mask,
     ) -> list[pl.Series]:
         """The value of each aggregate in each interval."""
+        sums, exists = here.sums, here.exists
         rows = int(exists.sum())
         columns = []
         for column, call in self.aggregates:
@@ -220,12 +218,11 @@ class IncrementalAggregateOperator(Operator):
                 case "min" | "max":
                     values = extremes[call.function, name]
                 case "sum":
-                    values = from_limbs(_limbs(f"{LIMB}{name}:", sums, exists), dtype, rows)
+                    values = from_limbs(here.limbs(LIMB, name), dtype, rows)
                 case "avg":
-                    limbs = _limbs(f"{LIMB}{name}:", sums, exists)
-                    values = pl.Series(means(limbs, present, self.stored[name], rows))
+                    values = pl.Series(means(here.limbs(LIMB, name), present, self.stored[name], rows))
                 case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
-                    values = _dispersion(call.function, name, sums, exists)
+                    values = _dispersion(call.function, name, here)
                     none = present < (2 if call.function.endswith("samp") else 1)
                 case _:
                     assert members is not None, "aggregates without totals use members"
@@ -235,12 +232,12 @@ class IncrementalAggregateOperator(Operator):
             columns.append(values.cast(dtype).alias(column.id))
         return columns
 
-    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice, present: Mask) -> pl.Series:
+    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice) -> pl.Series:
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         held, line = self.candidates[side], here.line
         fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
-        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
+        elements = pl.concat([held.frame.select(fresh.columns), fresh], rechunk=True)
         values = elements.get_column("@value")
         ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
@@ -256,31 +253,21 @@ class IncrementalAggregateOperator(Operator):
             values.is_not_null().to_numpy(),
             ranks,
             times(elements, UNTIL),
-            here.until,
+            self.watermark,
         )
-        self.candidates[side] = gather(elements, keep)
-        extremes = highest[here.exists]
+        held.frame = gather(elements, keep)
+        extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 
-    def _fold(
-        self,
-        column_id: str,
-        user: UserAggregate,
-        name: str,
-        here: _Slice,
-        carried: pl.DataFrame,
-        ended: pl.DataFrame,
-        sums: dict[str, Index],
-    ) -> _Fold:
+    def _fold(self, column_id: str, user: UserAggregate, name: str, here: _Slice) -> _Fold:
         """The states of a user-defined aggregate in each interval."""
-        line, counts = here.line, sums[VALUES + name]
-        carried_states = restored(user, carried, column_id)
-        kept = (
-            np.flatnonzero(carried.get_column(VALUES + name).to_numpy() > 0) if carried_states is not None else _NOBODY
-        )
-        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, ended))
-        values = pl.concat([here.arrived[name][entering], ended[name][leaving]])
-        pool = pooled(user, carried_states.take(kept) if carried_states is not None and len(kept) else None, values)
+        line, counts = here.line, here.sums[VALUES + name]
+        kept, carried = np.zeros(0, np.int64), restored(user, here.carried, column_id)
+        if carried is not None:
+            kept = np.flatnonzero(here.carried.get_column(VALUES + name).to_numpy() > 0)
+        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, here.ended))
+        values = pl.concat([here.arrived[name][entering], here.ended[name][leaving]])
+        pool = pooled(user, carried.take(kept) if carried is not None and len(kept) else None, values)
         nonempty = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
         if pool is None or not nonempty.any():
             return _Fold(user, nonempty, None)
@@ -288,54 +275,17 @@ class IncrementalAggregateOperator(Operator):
         epochs = GroupEpochs.of(line.code, counts)
         return _Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
 
-    def _carry(
-        self,
-        line: Timeline,
-        sums: dict[str, Index],
-        folds: dict[str, _Fold],
-        groups: pl.DataFrame,
-        first: Index | None,
-    ) -> None:
+    def _carry(self, here: _Slice, folds: dict[str, _Fold], groups: pl.DataFrame, first: Index | None) -> None:
         """Keep the totals at the end of the slice for the groups that live on."""
-        ends = line.last  # every group has an event, so every one has a run
+        ends = here.line.last  # every group has an event, so every one has a run
         if first is not None:
-            ends = ends[sums[ROWS][ends] > 0]
-        columns = [pl.Series(name, values[ends]) for name, values in sums.items()]
+            ends = ends[here.sums[ROWS][ends] > 0]
+        columns = [pl.Series(name, values[ends]) for name, values in here.sums.items()]
         for name, fold in folds.items():
             columns += fold.columns(name, ends)
         if first is not None:
-            columns = [*gather(groups, first[line.code[ends]]).get_columns(), *columns]
-        self.totals = pl.DataFrame(columns)
-
-    def _sides(self) -> list[tuple[str, str]]:
-        return sorted(
-            {(c.function, c.argument.id) for _, c in self.aggregates if c.argument and c.function in _EXTREME}
-        )
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
-        stored = state.segments.get("totals", [])
-        self.totals = stored[0].frame if stored else pl.DataFrame(schema={k: self.stored[k] for k in self.keys})
-        for function, name in self._sides():
-            held = state.segments.get(f"{function}:{name}", [])
-            empty = (
-                {k: self.stored[k] for k in self.keys}
-                | {"@value": self.stored[name]}
-                | {FROM: pl.Int64, UNTIL: pl.Int64}
-            )
-            self.candidates[function, name] = held[0].frame if held else pl.DataFrame(schema=empty)
-
-    def save(self) -> State:
-        small = {f"{function}:{name}": frame for (function, name), frame in self.candidates.items()}
-        segments = {name: [Segment.of(f)] for name, f in small.items() if f.height}
-        if self.totals.height:
-            segments["totals"] = [Segment.of(self.totals)]
-        return State({"progress": self.watermark}, {"valid": self.valid.segments, **segments})
-
-
-_EXTREME = ("min", "max")
-_NOBODY = np.zeros(0, np.int64)
+            columns = [*gather(groups, first[here.line.code[ends]]).get_columns(), *columns]
+        self.totals.frame = pl.DataFrame(columns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,12 +297,9 @@ class _Fold:
     states: States | None
 
     def values(self, exists: Mask) -> pl.Series:
-        """The value in each interval; arbitrary where the group has no values."""
-        dtype = polars_type(self.user.returns)
-        if self.states is None:
-            return pl.Series([None] * int(exists.sum()), dtype=dtype)
-        values = pl.Series(self.user.evaluated(self.states), dtype=dtype)
-        return values.gather(np.maximum(np.cumsum(self.wanted[exists]) - 1, 0))
+        """The value in each interval; NULL where the group has no values."""
+        values = [] if self.states is None else self.user.evaluated(self.states)
+        return spread(pl.Series(values, dtype=polars_type(self.user.returns)), self.wanted[exists])
 
     def columns(self, name: str, runs: Index) -> list[pl.Series]:
         """The states after some runs, to be carried on."""
@@ -367,9 +314,16 @@ class _Slice:
 
     line: Timeline
     events: _Events
+    carried: pl.DataFrame
     arrived: pl.DataFrame
-    until: Instant
+    ended: pl.DataFrame
+    sums: dict[str, Index]  # every running total after each run
     exists: Mask  # mask of runs that emit results
+
+    def limbs(self, total: str, name: str) -> Limbs:
+        """The limbs of a running total of an argument, where results are emitted."""
+        prefix = f"{total}{name}:"
+        return {c[len(prefix) :]: v[self.exists] for c, v in self.sums.items() if c.startswith(prefix)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -397,20 +351,11 @@ class _Events:
     def member_events(self, line: Timeline, held: Index) -> MemberEvents:
         """The same as member events; the elements are those that end, those that stay, those that arrive."""
         entering, leaving = len(self.entering[0]), len(self.leaving[0])
-        no_element = [np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin)]
+        carried, origin = (np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin))
         arrived = len(held) + np.arange(entering)
-        over = arrived[self.over]
-        elements = [no_element[0], arrived, np.arange(leaving), over, no_element[1]]
-        changes = [
-            no_element[0],
-            np.ones(entering, np.int64),
-            np.full(leaving, -1),
-            np.full(len(over), -1),
-            no_element[1],
-        ]
-        return MemberEvents(
-            line.by_time, line.codes, line.run_of, np.concatenate(elements), np.concatenate(changes), held
-        )
+        elements = np.concatenate([carried, arrived, np.arange(leaving), arrived[self.over], origin])
+        changes = self.changes(carried, np.ones(entering, np.int64), np.ones(leaving, np.int64))
+        return MemberEvents(line.by_time, line.codes, line.run_of, elements, changes, held)
 
     def updates(
         self, line: Timeline, kept: Index, entering: Index, leaving: Index
@@ -435,15 +380,11 @@ class _Events:
         return np.concatenate(parts)
 
 
-def _limbs(prefix: str, sums: dict[str, Index], exists: Mask) -> Limbs:
-    return {c[len(prefix) :]: v[exists] for c, v in sums.items() if c.startswith(prefix)}
-
-
-def _dispersion(function: str, name: str, sums: dict[str, Index], exists: Mask) -> pl.Series:
-    counts = sums[VALUES + name][exists]
-    totals, squared = (_limbs(f"{prefix}{name}:", sums, exists) for prefix in (NUMBER, SQUARE))
-    values = variances(totals, squared, counts, sample=function.endswith("samp"))
-    values = np.where(sums[ODD + name][exists] > 0, np.nan, values)
+def _dispersion(function: str, name: str, here: _Slice) -> pl.Series:
+    counts, odd_ones = (here.sums[total + name][here.exists] for total in (VALUES, ODD))
+    sample = function.endswith("samp")
+    values = variances(here.limbs(NUMBER, name), here.limbs(SQUARE, name), counts, sample)
+    values = np.where(odd_ones > 0, np.nan, values)
     return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
 
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from strandline.core.temporal import FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.state.segments import State
+from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 from strandline.shedding.sampler import RateHistory
 
 
@@ -29,16 +30,27 @@ class Watermark:
     rate_history: Mapping[str, RateHistory] = field(default_factory=dict)
 
 
-class Operator(ABC):
-    """A running operator. Stateless ones inherit `restore` and `save`."""
+class Stateful:
+    """State between slices: rows in `logs`, by the name that they have in checkpoints, and for some the watermark."""
+
+    logs: Mapping[str, SortedLog | HashedLog | HeldRows] = MappingProxyType({})
+    watermark: Instant | None = None
+
+    def restore(self, state: State) -> None:
+        """Continue from a saved state; a fresh start is an empty state."""
+        for name, log in self.logs.items():
+            log.segments = list(state.segments.get(name, ()))
+        if self.watermark is not None:
+            self.watermark = state.numbers.get("progress", BEFORE_ALL)
+
+    def save(self) -> State:
+        numbers = {} if self.watermark is None else {"progress": self.watermark}
+        return State(numbers, {name: log.segments for name, log in self.logs.items()})
+
+
+class Operator(Stateful, ABC):
+    """A running operator."""
 
     @abstractmethod
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         """Consume a slice of each input, produce the slice of the output."""
-
-    def restore(self, state: State) -> None:
-        """Continue from a saved state; a fresh start is an empty state."""
-        return
-
-    def save(self) -> State:
-        return State()

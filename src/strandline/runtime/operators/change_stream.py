@@ -9,9 +9,10 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Schema
 from strandline.logical.plan import ChangeKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.changes import CHANGE, TIME, sum_changes
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 
 class ChangeStreamOperator(Operator):
@@ -30,6 +31,7 @@ class ChangeStreamOperator(Operator):
         self.shape = frame_schema(schema)
         self.columns = [column.id for column in schema]
         self.ends = SortedLog(UNTIL)
+        self.logs = {"ends": self.ends}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = inputs[0].frame.select(list(self.shape))
@@ -42,19 +44,8 @@ class ChangeStreamOperator(Operator):
         time = np.concatenate([times(arrived, FROM), times(leaving, UNTIL)])
         change = np.concatenate([np.ones(arrived.height, np.int64), np.full(leaving.height, -1)])
         codes, representative = group_codes(events, self.columns)
-        net = (
-            pl.DataFrame({"code": codes, "time": time, "copies": change * self.sign})
-            .group_by("code", "time")
-            .agg(pl.col("copies").sum())
-            .filter(pl.col("copies") > 0)
-        )
-        rows = np.repeat(np.arange(net.height), net.get_column("copies").to_numpy())
+        net = sum_changes(codes, time, change * self.sign).filter(pl.col(CHANGE) > 0)
+        rows = np.repeat(np.arange(net.height), net.get_column(CHANGE).to_numpy())
         payload = gather(events, representative[net.get_column("code").to_numpy()[rows]])
-        at = times(net, "time")[rows]
+        at = times(net, TIME)[rows]
         return Batch(payload).with_times(at, at + 1)
-
-    def restore(self, state: State) -> None:
-        self.ends = SortedLog(UNTIL, state.segments.get("ends", ()))
-
-    def save(self) -> State:
-        return State(segments={"ends": self.ends.segments})

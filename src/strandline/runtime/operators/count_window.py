@@ -9,10 +9,10 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import Segment, State
+from strandline.runtime.state.segments import HeldRows
 
 INDEX = "@index"  # the how-manieth of its partition a row is, from 1
 
@@ -35,23 +35,19 @@ class CountWindowOperator(Operator):
         self.partition = list(partition)
         self.rows, self.slide = rows, slide
         self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
-        self.shape = frame_schema(schema)
         self.watermark: Instant = BEFORE_ALL
-        self.held = self._nothing()
-
-    def _nothing(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={**self.shape, INDEX: pl.Int64()})
+        self.held = HeldRows({**frame_schema(schema), INDEX: pl.Int64()})
+        self.logs = {"held": self.held}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(self.held.columns)
-        rows = pl.concat([self.held, arrived], rechunk=True)
+        held = self.held.frame
+        arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(held.columns)
+        rows = pl.concat([held, arrived], rechunk=True)
         if not rows.height:
             return Batch(rows.drop(INDEX))
         # Rows of a partition are contiguous, in order: those in state come first, and are older than the arrivals.
-        codes, _ = group_codes(rows, self.partition)
-        order = group_order(codes)
-        rows, codes = gather(rows, order), codes[order]
+        rows, codes = in_groups(rows, self.partition)
         index, first, count = self._numbered(rows, codes)
         time = times(rows, FROM)
         start, seen = _time_of(_up(index, self.slide), index, first, count, time)
@@ -60,7 +56,7 @@ class CountWindowOperator(Operator):
         end = np.where(over, end, self.watermark)
         visible = seen & (start < end)
         pieces = Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
-        self.held = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
+        self.held.frame = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
         return pieces
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
@@ -78,15 +74,6 @@ class CountWindowOperator(Operator):
         base = np.repeat(np.maximum(held[begins], 1), sizes)  # the first row is held, or it is the first ever
         index: Index = base + np.arange(len(codes)) - first
         return index, first, count
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        kept = state.segments.get("held", [])
-        self.held = kept[0].frame if kept else self._nothing()
-
-    def save(self) -> State:
-        segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
-        return State({"progress": self.watermark}, segments)
 
 
 def _up(index: Index, slide: int) -> Index:

@@ -14,8 +14,7 @@ from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.sweep import cover
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
-from strandline.runtime.state.segments import FoldedLog, SortedLog, State, column
+from strandline.runtime.state.segments import FoldedLog, SortedLog, column
 
 SENT = "@sent"
 
@@ -43,6 +42,7 @@ class DistinctOperator(Operator):
         self.watermark: Instant = BEFORE_ALL
         self.cover = FoldedLog(self.columns, (UNTIL, SENT))
         self.due = SortedLog(UNTIL)
+        self.logs = {"cover": self.cover, "due": self.due}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         until = watermark.time
@@ -78,12 +78,9 @@ class DistinctOperator(Operator):
     def _look_up(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
         """Until when the payload of each row was sent, and how far it reached, before this slice."""
         sent, reach = np.full(frame.height, BEFORE_ALL), np.full(frame.height, BEFORE_ALL)
-        payload = frame.select(self.columns)
-        for segment, mine, theirs in self.cover.probe(hashes, PAIRS_AT_ONCE):
-            same = same_payloads(gather(payload, mine), gather(segment.frame.select(self.columns), theirs))
-            mine, theirs = mine[same], theirs[same]
-            np.maximum.at(sent, mine, column(segment, SENT)[theirs])
-            np.maximum.at(reach, mine, column(segment, UNTIL)[theirs])
+        for segment, rows, stored_rows in self.cover.find(frame.select(self.columns), hashes):
+            np.maximum.at(sent, rows, column(segment, SENT)[stored_rows])
+            np.maximum.at(reach, rows, column(segment, UNTIL)[stored_rows])
         expired = reach <= self.watermark
         sent[expired] = reach[expired] = BEFORE_ALL
         return sent, reach
@@ -105,19 +102,8 @@ class DistinctOperator(Operator):
             pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed])
         )
         self.cover.expire(until)
-        self.cover.put(entries, hashes[rows], until, replaced=int((reach_before[changed] > BEFORE_ALL).sum()))
+        self.cover.append(entries, hashes[rows], until, replaced=int((reach_before[changed] > BEFORE_ALL).sum()))
         waits = (sent_before == sent) & (reach_before > sent_before)
         due = np.flatnonzero((reach > sent) & (reach > until) & ~waits)
         at = pl.Series(sent[due])
         self.due.append(gather(frame, first[due]).with_columns(at.alias(FROM), at.alias(UNTIL)))
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        self.cover = FoldedLog(
-            self.columns, (UNTIL, SENT), state.segments.get("cover", ()), state.numbers.get("replaced", 0)
-        )
-        self.due = SortedLog(UNTIL, state.segments.get("due", ()))
-
-    def save(self) -> State:
-        numbers = {"progress": self.watermark, "replaced": self.cover.replaced}
-        return State(numbers, {"cover": self.cover.segments, "due": self.due.segments})

@@ -11,10 +11,9 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Column, Schema
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather
 from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
-from strandline.runtime.kernels.hashing import hash_rows, same_payloads
+from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE
-from strandline.runtime.state.segments import HashedLog, State
+from strandline.runtime.state.segments import HashedLog
 
 
 class FirstOccurrenceOperator(Operator):
@@ -32,7 +31,7 @@ class FirstOccurrenceOperator(Operator):
         self.keys = list(keys)
         self.columns = [column.id for column in source]
         self.values = [(copy.id, column_id) for copy, column_id in values]
-        self.seen = {column_id: HashedLog() for _, column_id in self.values}
+        self.logs = self.seen = {column_id: HashedLog() for _, column_id in self.values}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         frame = inputs[0].ordered().frame
@@ -59,15 +58,8 @@ class FirstOccurrenceOperator(Operator):
         order = np.argsort(hashes)
         rows, payload, hashes = rows[order], gather(payload, order), hashes[order]
         fresh = np.ones(len(rows), dtype=np.bool_)
-        for segment, mine, theirs in seen.probe(hashes, PAIRS_AT_ONCE):
-            same = same_payloads(gather(payload, mine), gather(segment.frame.select(columns), theirs))
-            fresh[mine[same]] = False
+        for _, stored_before, _ in seen.find(payload, hashes):
+            fresh[stored_before] = False
         ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         seen.append(ever, hashes[fresh], watermark.time)
         return rows[fresh]
-
-    def restore(self, state: State) -> None:
-        self.seen = {column_id: HashedLog(state.segments.get(column_id, ())) for _, column_id in self.values}
-
-    def save(self) -> State:
-        return State(segments={column_id: seen.segments for column_id, seen in self.seen.items()})

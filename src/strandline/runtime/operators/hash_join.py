@@ -14,10 +14,8 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, g
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HASH, HashedLog, Segment, State, column, probe_overlapping
+from strandline.runtime.state.segments import HASH, PAIRS_AT_ONCE, HashedLog, Segment, column, probe_overlapping
 
-# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
-PAIRS_AT_ONCE = 2_000_000
 # Segments of this many rows are probed in any order. In a larger one a probe may miss the cache, unless the one before
 # it was nearby: then it pays to sort the probes.
 WITHIN_CACHE = 2**16
@@ -49,6 +47,7 @@ class HashJoinOperator(Operator):
         self.condition = condition
         self.output = (*left, *right)
         self.sides = (HashedLog(), HashedLog())
+        self.logs = dict(zip(("left", "right"), self.sides, strict=True))
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
@@ -118,21 +117,10 @@ class HashJoinOperator(Operator):
             return pairs
         return pairs.filter(*(pl.col(one) == pl.col(two) for one, two in zip(left, right, strict=True)))
 
-    def restore(self, state: State) -> None:
-        self.sides = (HashedLog(state.segments.get("left", ())), HashedLog(state.segments.get("right", ())))
-
-    def save(self) -> State:
-        left, right = self.sides
-        return State(segments={"left": left.segments, "right": right.segments})
-
 
 def _payload(segment: Segment) -> pl.DataFrame:
     """The columns of a segment's rows that are not about its place in time and state."""
-    derived = segment.stored.derived
-    if "payload" not in derived:
-        derived["payload"] = segment.frame.drop(FROM, UNTIL, HASH)
-    payload: pl.DataFrame = derived["payload"]
-    return payload
+    return segment.stored.derive("payload", lambda frame: frame.drop(FROM, UNTIL, HASH))
 
 
 def _with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from strandline.core.types import arrow_type
 from strandline.logical.expressions import AggregateCall, SortKey
 from strandline.logical.udf import UserAggregate
-from strandline.runtime.kernels.batch import Index, Mask, gather
+from strandline.runtime.kernels.batch import Index, Mask, spread
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.lists import in_lists, offsets_of
 from strandline.runtime.kernels.ordered_members import list_members, running_places
@@ -55,40 +55,38 @@ class GroupMembers:
 
     def column(self, call: AggregateCall, counts: Index, exists: Mask) -> pl.Series:
         """The aggregate after each existing run; `counts` is the number of values of its group then."""
+        nonempty = exists & (counts > 0)
+        return spread(self._of_nonempty(call, counts, nonempty), nonempty[exists])
+
+    def _of_nonempty(self, call: AggregateCall, counts: Index, nonempty: Mask) -> pl.Series:
+        """The aggregate after each nonempty run."""
         assert call.argument is not None
         values = self.elements.get_column(call.argument.id)
-        nonempty = exists & (counts > 0)
         if call.user is not None:
-            return _spread(self._merged(call.user, call, counts, nonempty, values), nonempty[exists])
+            return self._merged(call.user, call, counts, nonempty, values)
         match call.function:
             case "percentile_cont":
-                return self._between(call, counts, nonempty, exists, values)
+                return self._between(call, counts, nonempty, values)
             case "mode":
-                return self._most_frequent(call, counts, nonempty, exists, values)
+                return self._most_frequent(call, counts, nonempty, values)
             case "string_agg":
                 assert isinstance(call.parameter, str)
                 lists = self._lists(call, counts, nonempty, values)
-                texts = [values.head(0), *(part.list.join(call.parameter) for part in lists)]
-                return _spread(pl.concat(texts), nonempty[exists])
+                return pl.concat([values.head(0), *(part.list.join(call.parameter) for part in lists)])
             case "array_agg":
-                parts = self._lists(call, counts, nonempty, values.list.first())
-                return _spread(pl.concat([values.head(0), *parts]), nonempty[exists])
-        last = counts - 1
-        match call.function:
+                return pl.concat([values.head(0), *self._lists(call, counts, nonempty, values.list.first())])
             case "first":
                 position = np.zeros_like(counts)
             case "last":
-                position = last
+                position = counts - 1
             case _:
                 assert isinstance(call.parameter, float)
                 position = np.maximum(np.ceil(call.parameter * counts).astype(np.int64) - 1, 0)
         position = np.where(nonempty, position, -1)
         members, _ = self._find(call, position, position)
-        return _spread(values[members[nonempty]], nonempty[exists])
+        return values[members[nonempty]]
 
-    def _between(
-        self, call: AggregateCall, counts: Index, nonempty: Mask, exists: Mask, values: pl.Series
-    ) -> pl.Series:
+    def _between(self, call: AggregateCall, counts: Index, nonempty: Mask, values: pl.Series) -> pl.Series:
         assert isinstance(call.parameter, float)
         position = call.parameter * (counts - 1)
         lower, upper = np.floor(position).astype(np.int64), np.ceil(position).astype(np.int64)
@@ -96,9 +94,8 @@ class GroupMembers:
         numbers = values.cast(pl.Float64).fill_null(0.0).to_numpy()
         below, above = numbers[low[nonempty]], numbers[high[nonempty]]
         with np.errstate(invalid="ignore", over="ignore"):
-            sampling_rate = (position - lower)[nonempty]
-            result = np.where(below == above, below, below + sampling_rate * (above - below))
-        return _spread(pl.Series(result), nonempty[exists])
+            fraction = (position - lower)[nonempty]
+            return pl.Series(np.where(below == above, below, below + fraction * (above - below)))
 
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
         """The elements at two positions in their groups."""
@@ -138,18 +135,15 @@ class GroupMembers:
                     parts.append(user.evaluated(folded(states.take(listed), sizes, user.merged)))
         return pl.Series(pa.concat_arrays(parts), dtype=polars_type(user.returns))
 
-    def _most_frequent(
-        self, call: AggregateCall, counts: Index, nonempty: Mask, exists: Mask, values: pl.Series
-    ) -> pl.Series:
-        parts = []
+    def _most_frequent(self, call: AggregateCall, counts: Index, nonempty: Mask, values: pl.Series) -> pl.Series:
+        parts = [values.head(0)]
         for lists in self._lists(call, counts, nonempty, values):
             frame = lists.alias("value").to_frame().with_row_index("run").explode("value")
             # Equal values are neighbours, so the first of the most frequent ones is the first in the order.
             frame = frame.group_by("run", "value", maintain_order=True).len()
             frame = frame.filter(pl.col("len") == pl.col("len").max().over("run"))
             parts.append(frame.group_by("run", maintain_order=True).first().get_column("value"))
-        modes = pl.concat(parts) if parts else values.head(0)
-        return _spread(modes, nonempty[exists])
+        return pl.concat(parts)
 
     def _ordered(self, call: AggregateCall) -> tuple[Index, Index, Index]:
         """All elements with a value in order, group by group; where each group begins; the place of each element."""
@@ -170,14 +164,3 @@ class GroupMembers:
 def _differ(ranks: Index) -> bool:
     """True if there is anything to sort by: without NULLs, all values are equally present."""
     return bool((ranks != ranks[:1]).any())
-
-
-def _spread(values: pl.Series, where: Mask) -> pl.Series:
-    """The values at the places that are marked, NULL at the others."""
-    if where.all():
-        return values
-    places = np.where(where, np.cumsum(where) - 1, -1)
-    frame = gather(values.alias("value").to_frame(), np.maximum(places, 0)) if len(values) else None
-    if frame is None:
-        return pl.Series([None] * len(where), dtype=values.dtype)
-    return frame.select(pl.when(pl.Series(where)).then("value").alias("value")).to_series()

@@ -14,10 +14,10 @@ from strandline.planner.physical.plan import MatchKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
 from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
-from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.operators.base import Operator, Stateful, Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
-from strandline.runtime.operators.hash_join import PAIRS_AT_ONCE, HashJoinOperator
-from strandline.runtime.state.segments import HashedLog, Segment, SortedLog, State
+from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 
 # The numbers of the elements of either side; they are columns of the pairs that the join below finds.
 LEFT, RIGHT = "@left", "@right"
@@ -50,7 +50,6 @@ class OuterHashJoinOperator(Operator):
         self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
         self.join = HashJoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
-        self.output = (*left, *right) if kind in ("left", "full") else left
         self.left_columns = [column.id for column in left]
         self.numbers = {LEFT: 0, RIGHT: 0}
         self.unmatched: dict[str, UnmatchedTracker] = {}
@@ -59,26 +58,21 @@ class OuterHashJoinOperator(Operator):
         if kind == "full":
             self.unmatched[RIGHT] = UnmatchedTracker(right, RIGHT)
         self.matched = DistinctOperator(numbered, identity=[LEFT])
+        parts: dict[str, Stateful] = {"join": self.join, "matched": self.matched, **self.unmatched}
+        self.logs = {f"{part}/{name}": log for part, inner in parts.items() for name, log in inner.logs.items()}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = {name: self._numbered(batch.frame, name) for name, batch in zip((LEFT, RIGHT), inputs, strict=True)}
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
-        shape = frame_schema(self.output)
         frames: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
-            frames.append(pairs.select(list(shape)))
+            frames.append(pairs.drop(LEFT, RIGHT))
         if self.kind in ("semi", "mark"):
             once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
-            frames.append(self._marked(once.frame.select(list(shape)), True))
+            frames.append(self._marked(once.frame.drop(LEFT), True))
         for name, unmatched in self.unmatched.items():
-            unmatched_rows = unmatched.step(arrived[name], pairs, watermark.time)
-            missing = [
-                pl.lit(None, dtype).alias(column_id)
-                for column_id, dtype in shape.items()
-                if column_id not in unmatched_rows.columns
-            ]
-            frames.append(self._marked(unmatched_rows.with_columns(missing).select(list(shape)), False))
-        return Batch(pl.concat(frames, rechunk=True))
+            frames.append(self._marked(unmatched.step(arrived[name], pairs, watermark.time), False))
+        return Batch(pl.concat(frames, how="diagonal", rechunk=True))  # columns of the other side are NULL
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:
@@ -92,30 +86,17 @@ class OuterHashJoinOperator(Operator):
         return frame.with_columns(pl.int_range(first, first + frame.height, dtype=pl.Int64, eager=True).alias(name))
 
     def restore(self, state: State) -> None:
+        super().restore(state)
         self.numbers = {name: state.numbers.get(name, 0) for name in (LEFT, RIGHT)}
-        self.join.restore(_part(state, "join"))
-        self.matched.restore(_part(state, "matched"))
         for name, unmatched in self.unmatched.items():
-            unmatched.restore(_part(state, name))
+            unmatched.watermark = state.numbers.get(f"{name}/progress", BEFORE_ALL)
 
     def save(self) -> State:
-        parts = {"join": self.join.save(), "matched": self.matched.save()}
-        parts |= {name: unmatched.save() for name, unmatched in self.unmatched.items()}
-        numbers = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.numbers.items()}
-        segments = {f"{name}/{key}": value for name, part in parts.items() for key, value in part.segments.items()}
-        return State({**self.numbers, **numbers}, segments)
+        watermarks = {f"{name}/progress": unmatched.watermark for name, unmatched in self.unmatched.items()}
+        return State({**self.numbers, **watermarks}, super().save().segments)
 
 
-def _part(state: State, name: str) -> State:
-    """The state of an inner operator."""
-    prefix = f"{name}/"
-    return State(
-        {key.removeprefix(prefix): value for key, value in state.numbers.items() if key.startswith(prefix)},
-        {key.removeprefix(prefix): value for key, value in state.segments.items() if key.startswith(prefix)},
-    )
-
-
-class UnmatchedTracker:
+class UnmatchedTracker(Stateful):
     """Unmatched elements of one side of a join.
 
     State  open     elements without a match at the watermark: each batch emits an interval of them
@@ -129,18 +110,19 @@ class UnmatchedTracker:
         self.shape = {**frame_schema(schema), number: pl.Int64(), SINCE: pl.Int64()}
         self.shape.pop(FROM)
         self.watermark: Instant = BEFORE_ALL
-        self.open = pl.DataFrame(schema=self.shape)
+        self.open = HeldRows(self.shape)
         self.asleep = SortedLog(SINCE)
         self.covers = HashedLog()
+        self.logs = {"open": self.open, "asleep": self.asleep, "covers": self.covers}
 
     def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, until: Instant) -> pl.DataFrame:
         """The unmatched intervals up to `until`, given the pairs that begin before it."""
         if until <= self.watermark:
-            return self.open.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
+            return self.open.frame.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
         self.watermark = until
         woken = self.asleep.take_before(until)
         fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
-        frames = [self.open, *woken, fresh]
+        frames = [self.open.frame, *woken, fresh]
         elements = pl.concat(frames, rechunk=True).sort(self.number)
         ids: Index = elements.get_column(self.number).to_numpy()
         ends = times(elements, UNTIL)
@@ -151,7 +133,7 @@ class UnmatchedTracker:
         unmatched_rows = gather(elements, who).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
         goes_on = (ends > until) & (reach < ends)
         elements = elements.with_columns(pl.Series(SINCE, np.maximum(reach, until)))
-        self.open = elements.filter(pl.Series(goes_on & (reach <= until)))
+        self.open.frame = elements.filter(pl.Series(goes_on & (reach <= until)))
         self.asleep.append(elements.filter(pl.Series(goes_on & (reach > until))))
         self._store_pairs(ids, pairs, until)
         return unmatched_rows.select(*self.payload, FROM, UNTIL)
@@ -162,7 +144,7 @@ class UnmatchedTracker:
         if woken:
             mine = pl.concat(woken).get_column(self.number)
             hashes = np.sort(hash_column(mine))
-            for segment, _, rows in self.covers.probe(hashes, PAIRS_AT_ONCE):
+            for segment, _, rows in self.covers.probe(hashes):
                 part = gather(segment.frame, rows)
                 intervals.append((part.get_column(self.number).to_numpy(), times(part, FROM), times(part, UNTIL)))
         number, start, end = (np.concatenate(parts) for parts in zip(*intervals, strict=True))
@@ -183,16 +165,3 @@ class UnmatchedTracker:
         hashes = hash_column(later.get_column(self.number))
         order = np.argsort(hashes)
         self.covers.append(gather(later, order), hashes[order], until)
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        kept = state.segments.get("open", [])
-        self.open = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
-        self.asleep = SortedLog(SINCE, state.segments.get("asleep", ()))
-        self.covers = HashedLog(state.segments.get("covers", ()))
-
-    def save(self) -> State:
-        segments = {"asleep": self.asleep.segments, "covers": self.covers.segments}
-        if self.open.height:
-            segments["open"] = [Segment.of(self.open)]
-        return State({"progress": self.watermark}, segments)

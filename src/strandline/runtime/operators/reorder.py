@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from strandline.runtime.kernels.batch import FROM, Batch
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 
 class ReorderOperator(Operator):
@@ -20,16 +22,11 @@ class ReorderOperator(Operator):
 
     def __init__(self) -> None:
         self.waiting = SortedLog(FROM)
+        self.logs = {"waiting": self.waiting}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        released = [Batch(frame) for frame in self.waiting.take_before(watermark.time)]
+        released = self.waiting.take_before(watermark.time)
         arrived = inputs[0].ordered()
-        due = arrived.count_before(watermark.time)
+        due = int(np.searchsorted(arrived.start, watermark.time))
         self.waiting.append(arrived.frame.slice(due))
-        return Batch.concat([*released, arrived.slice(0, due)]).ordered()
-
-    def restore(self, state: State) -> None:
-        self.waiting = SortedLog(FROM, state.segments.get("waiting", ()))
-
-    def save(self) -> State:
-        return State(segments={"waiting": self.waiting.segments})
+        return Batch.concat([Batch(frame) for frame in (*released, arrived.frame.head(due))]).ordered()

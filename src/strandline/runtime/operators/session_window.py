@@ -7,10 +7,10 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, times
+from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import Segment, State
+from strandline.runtime.state.segments import HeldRows
 
 
 class SessionWindowOperator(Operator):
@@ -31,31 +31,21 @@ class SessionWindowOperator(Operator):
         self.partition, self.gap_us = list(partition), gap_us
         self.shape = frame_schema(schema)
         self.watermark: Instant = BEFORE_ALL
-        self.held = pl.DataFrame(schema=self.shape)
+        self.held = HeldRows(self.shape)
+        self.logs = {"held": self.held}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        rows = pl.concat([self.held, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
+        rows = pl.concat([self.held.frame, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
         if not rows.height:
             return Batch(rows)
         # Rows of a partition are contiguous, in order of time: those in state are older than the arrivals.
-        codes, _ = group_codes(rows, self.partition)
-        order = group_order(codes)
-        rows, codes = gather(rows, order), codes[order]
+        rows, codes = in_groups(rows, self.partition)
         time = times(rows, FROM)
         begins = np.concatenate(([True], (codes[1:] != codes[:-1]) | (time[1:] - time[:-1] >= self.gap_us)))
         session = np.cumsum(begins) - 1
         last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
         end = (time[last] + self.gap_us)[session]
         pieces = Batch(rows).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
-        self.held = rows.filter(pl.Series(end > self.watermark))
+        self.held.frame = rows.filter(pl.Series(end > self.watermark))
         return pieces.keep(pieces.start < pieces.end)
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        kept = state.segments.get("held", [])
-        self.held = kept[0].frame if kept else pl.DataFrame(schema=self.shape)
-
-    def save(self) -> State:
-        segments = {"held": [Segment.of(self.held)]} if self.held.height else {}
-        return State({"progress": self.watermark}, segments)

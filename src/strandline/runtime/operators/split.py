@@ -1,4 +1,4 @@
-"""Split and coalesce: the same snapshots with more or with fewer cuts."""
+"""Split: the same snapshots with more cuts."""
 
 from __future__ import annotations
 
@@ -6,28 +6,10 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import FOREVER
-from strandline.core.types import Schema
 from strandline.runtime.kernels.batch import FROM, Batch, gather
-from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.kernels.intervals import expand
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
-
-
-class CoalesceOperator(Operator):
-    """Coalesce adjacent intervals of equal payload.
-
-    Law    snapshot(out, t) = snapshot(in, t)
-    Emits  adjacent intervals of a slice as one; intervals of the next slice are separate
-
-        in    a [==)[===)      out   a [======)
-    """
-
-    def __init__(self, schema: Schema) -> None:
-        self.columns = [column.id for column in schema]
-
-    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        return Batch(coalesce(inputs[0].frame, self.columns).select(inputs[0].frame.columns))
+from strandline.runtime.state.segments import SortedLog
 
 
 class SplitOperator(Operator):
@@ -46,6 +28,7 @@ class SplitOperator(Operator):
     def __init__(self, length_us: int, repeats: int | None = None) -> None:
         self.length_us, self.repeats = length_us, repeats
         self.rest = SortedLog(FROM)
+        self.logs = {"rest": self.rest}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         batch = Batch.concat([*(Batch(f) for f in self.rest.take_before(watermark.time)), inputs[0]])
@@ -69,9 +52,3 @@ class SplitOperator(Operator):
         moved = start[goes_on] + count[goes_on] * self.length_us
         self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))
         return pieces
-
-    def restore(self, state: State) -> None:
-        self.rest = SortedLog(FROM, state.segments.get("rest", ()))
-
-    def save(self) -> State:
-        return State(segments={"rest": self.rest.segments})

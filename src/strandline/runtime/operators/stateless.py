@@ -1,4 +1,4 @@
-"""Stateless operators: filter, map, time window, granularity, repeat, and the merge of a union."""
+"""Stateless operators: filter, map, time window, granularity, repeat, union, and the sampling rate of results."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from strandline.runtime.expressions.compile import evaluate_columns, filter_fram
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
 from strandline.runtime.kernels.intervals import window
 from strandline.runtime.operators.base import Operator, Watermark
+from strandline.shedding.sampler import kept_share
 
 
 class FilterOperator(Operator):
@@ -116,9 +117,22 @@ class UnionAllOperator(Operator):
         self.names = [column.id for column in columns]
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        frames = []
-        for batch in inputs:
-            frame = batch.frame
-            renamed = {old: new for old, new in zip(frame.columns, self.names, strict=False) if old != new}
-            frames.append(frame.rename(renamed) if renamed else frame)
+        frames = [b.frame.rename(dict(zip(b.frame.columns, self.names, strict=False))) for b in inputs]
         return Batch(pl.concat(frames, rechunk=True))
+
+
+class SamplingRateOperator(Operator):
+    """A column with the product, over all streams, of the mean share in the window when an element begins."""
+
+    def __init__(self, column: Column, query: str, windows: tuple[tuple[str, int | None], ...]) -> None:
+        self.column, self.query, self.windows = column, query, windows
+
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        (batch,) = inputs
+        sampling_rate = np.ones(len(batch))
+        for stream, range_us in self.windows:
+            if stream in watermark.rate_history:
+                sampling_rate *= kept_share(
+                    watermark.rate_history[stream], self.query, range_us, batch.start, watermark.origin
+                )
+        return Batch(batch.frame.with_columns(pl.Series(self.column.id, sampling_rate)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
@@ -27,7 +28,7 @@ from strandline.runtime.kernels.intervals import window
 from strandline.runtime.kernels.ranking import order_levels
 from strandline.runtime.kernels.top_k import among_first, running_top
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import SortedLog, State
+from strandline.runtime.state.segments import SortedLog
 
 NO_LIMIT = 2**62
 
@@ -74,6 +75,7 @@ class TopKOperator(Operator):
         self.named = list(frame_schema(schema if rank_column is None else (*schema, rank_column)))
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
+        self.logs = {"valid": self.valid}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
@@ -89,12 +91,12 @@ class TopKOperator(Operator):
     def _keep(self, elements: _Elements, held: int) -> None:
         """Retain the elements that may still enter the top k."""
         goes_on = np.flatnonzero(elements.end >= self.watermark)
-        by_end = goes_on[_descending(elements.end[goes_on])]
+        by_end = goes_on[np.argsort(elements.end[goes_on], kind="stable")[::-1]]  # the last to end first
         useful = np.zeros(len(elements.end), np.bool_)
         useful[by_end] = self._among_first(elements, by_end, -elements.end[by_end], np.ones(len(by_end), np.bool_))
         old = int(np.searchsorted(goes_on, held))
         if old > 2 * int(useful[:held].sum()):
-            self.valid, held = SortedLog(UNTIL), 0
+            self.valid.segments, held = [], 0
         self.valid.append(elements.frame.slice(held).filter(pl.Series(useful[held:])))
 
     def _pieces(self, elements: _Elements) -> Batch:
@@ -109,17 +111,15 @@ class TopKOperator(Operator):
         updates[group[(start > elements.start.min(initial=self.watermark)) | ~stays[rows]]] = True
         still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
         moving = elements.take(rows[~still])
-        who, rank, begin, end = self._swept(moving)
-        calm = gather(elements.frame, rows[still & (start < self.watermark)])
-        calm = (
-            Batch(calm).with_times(start[still & (start < self.watermark)], np.full(calm.height, self.watermark)).frame
-        )
+        who, rank, begin, end = (np.ascontiguousarray(column) for column in self._swept(moving).T)
+        calm = still & (start < self.watermark)
+        kept = Batch(gather(elements.frame, rows[calm])).with_times(start[calm], np.full(calm.sum(), self.watermark))
         swept = Batch(gather(moving.frame, who)).with_times(begin, end).frame
         if self.place is not None:
             return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
-        return Batch(pl.concat([calm, swept]))
+        return Batch(pl.concat([kept.frame, swept]))
 
-    def _swept(self, elements: _Elements) -> tuple[Index, Index, Times, Times]:
+    def _swept(self, elements: _Elements) -> npt.NDArray[np.int64]:
         leaves = np.flatnonzero(elements.end < self.watermark)
         element = np.concatenate([np.arange(len(elements.start)), leaves])
         time = np.concatenate([elements.start, elements.end[leaves]])
@@ -151,13 +151,6 @@ class TopKOperator(Operator):
         if self.limit == NO_LIMIT:
             return np.ones(len(rows), np.bool_)
         return among_first(elements.group[rows], elements.level[rows], turn, stands, self.limit)
-
-    def restore(self, state: State) -> None:
-        self.watermark = state.numbers.get("progress", BEFORE_ALL)
-        self.valid = SortedLog(UNTIL, state.segments.get("valid", ()))
-
-    def save(self) -> State:
-        return State({"progress": self.watermark}, {"valid": self.valid.segments})
 
 
 class TopKPrefilterOperator(Operator):
@@ -195,10 +188,6 @@ def _by_group(group: Index, values: Times | Index) -> Index:
         return group_order(group)
     by_value = np.argsort(values, kind="stable")
     return by_value[group_order(group[by_value])]
-
-
-def _descending(values: Times) -> Index:
-    return np.argsort(values, kind="stable")[::-1]
 
 
 def _same_level(differs: Mask) -> tuple[Index, Index]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,32 +21,27 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, 
 from strandline.runtime.kernels.hashing import Hashes, same_payloads
 from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 
+_Derived = TypeVar("_Derived")
+
 HASH = "@hash"
 # A probe by key alone is judged by this many pairs: if fewer than one of FEW_VALID is valid, time decides with the key.
 TRIAL_PAIRS = 2**16
 FEW_VALID = 8
+# Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
+PAIRS_AT_ONCE = 2_000_000
 
 
+@dataclass(slots=True, eq=False)
 class StateRows:
     """Immutable rows: in memory, or in a file that is opened on access."""
 
-    def __init__(
-        self,
-        count: int,
-        *,
-        frame: pl.DataFrame | None = None,
-        load: Callable[[], pl.DataFrame] | None = None,
-        name: str | None = None,
-        size: int = 0,
-        checksum: int = 0,
-    ) -> None:
-        self.count = count
-        self.name = name  # the file that holds them, None until they are stored
-        self.checksum = checksum
-        self.size = size or (int(frame.estimated_size()) if frame is not None else 0)
-        self.derived: dict[str, Any] = {}  # arrays computed from the rows, kept as long as they are
-        self._frame = frame
-        self._load = load
+    count: int
+    size: int
+    _frame: pl.DataFrame | None = None
+    _load: Callable[[], pl.DataFrame] | None = None
+    name: str | None = None  # the file that holds them, None until they are stored
+    checksum: int = 0
+    _derived: dict[str, Any] = field(default_factory=dict)
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -55,10 +50,17 @@ class StateRows:
             self._frame, self._load = self._load(), None
         return self._frame
 
+    def derive(self, name: str, compute: Callable[[pl.DataFrame], _Derived]) -> _Derived:
+        """Something computed from the rows, kept as long as they are in memory."""
+        if name not in self._derived:
+            self._derived[name] = compute(self.frame)
+        derived: _Derived = self._derived[name]
+        return derived
+
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
         """Release the rows in memory; they can be loaded again."""
         self._frame, self._load = None, load
-        self.derived = {}
+        self._derived = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class Segment:
 
     @staticmethod
     def of(frame: pl.DataFrame, **facts: int) -> Segment:
-        return Segment(StateRows(frame.height, frame=frame), facts)
+        return Segment(StateRows(frame.height, int(frame.estimated_size()), frame), facts)
 
     @property
     def rows(self) -> int:
@@ -105,19 +107,15 @@ class SortedLog:
     time; runs that have not are not even opened.
     """
 
-    def __init__(self, order: str, segments: Sequence[Segment] = ()) -> None:
+    def __init__(self, order: str) -> None:
         self.order = order
-        self.segments = list(segments)
+        self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame) -> None:
         """Add rows; those with equal times keep their order."""
         if not frame.height:
             return
-        due = times(frame, self.order)
-        if not is_sorted(due):
-            frame = gather(frame, np.argsort(due, kind="stable"))
-            due = times(frame, self.order)
-        self.segments.append(Segment.of(frame, consumed=0, next=int(due[0])))
+        self.segments.append(self._run(frame))
         while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
             self._merge(window)
 
@@ -144,11 +142,29 @@ class SortedLog:
 
     def _merge(self, window: slice) -> None:
         parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
-        frame = pl.concat(parts, rechunk=True)
+        self.segments[window] = [self._run(pl.concat(parts, rechunk=True))]
+
+    def _run(self, frame: pl.DataFrame) -> Segment:
         due = times(frame, self.order)
-        frame = gather(frame, np.argsort(due, kind="stable"))
-        due = times(frame, self.order)
-        self.segments[window] = [Segment.of(frame, consumed=0, next=int(due[0]))]
+        if not is_sorted(due):
+            frame = gather(frame, np.argsort(due, kind="stable"))
+        return Segment.of(frame, consumed=0, next=int(due.min()))
+
+
+class HeldRows:
+    """Rows that every batch writes again as a whole: few, or all of them changed."""
+
+    def __init__(self, schema: Mapping[str, pl.DataType]) -> None:
+        self._empty = pl.DataFrame(schema=schema)
+        self.frame = self._empty
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [Segment.of(self.frame)] if self.frame.height else []
+
+    @segments.setter
+    def segments(self, segments: Sequence[Segment]) -> None:
+        self.frame = segments[0].frame if segments else self._empty
 
 
 class HashedLog:
@@ -158,17 +174,17 @@ class HashedLog:
     that can match, so a probe costs per match and per segment, not per stored row.
     """
 
-    def __init__(self, segments: Sequence[Segment] = ()) -> None:
-        self.segments = list(segments)
+    def __init__(self) -> None:
+        self.segments: list[Segment] = []
 
-    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant) -> None:
+    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
         ends = times(frame, UNTIL)
         live = ends > after
         if not live.all():
             frame, hashes = frame.filter(pl.Series(live)), hashes[live]
         if frame.height:
-            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes))))
+            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
         while (window := merge_window([s.rows for s in self.segments])) is not None:
             self._merge(window, after)
 
@@ -176,7 +192,7 @@ class HashedLog:
         """Drop the segments whose last element has expired."""
         self.segments = [s for s in self.segments if s.facts["until"] > now]
 
-    def probe(self, hashes: Hashes, limit: int) -> Iterator[tuple[Segment, Index, Index]]:
+    def probe(self, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `hashes`, row of the segment) with equal hashes, about `limit` at a time.
 
         `hashes` should be sorted: then the probes walk through the tables in order, which is good for the cache.
@@ -185,16 +201,21 @@ class HashedLog:
             for rows, segment_rows in probe_segment(segment, hashes, limit):
                 yield segment, rows, segment_rows
 
+    def find(self, payload: pl.DataFrame, hashes: Hashes) -> Iterator[tuple[Segment, Index, Index]]:
+        """For each segment the pairs (row of `payload`, row of the segment) of equal payloads."""
+        for segment, rows, segment_rows in self.probe(hashes):
+            same = same_payloads(gather(payload, rows), gather(segment.frame.select(payload.columns), segment_rows))
+            yield segment, rows[same], segment_rows[same]
+
     def _merge(self, window: slice, after: Instant) -> None:
         frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
         frame = frame.filter(pl.col(UNTIL) > after)
         order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
-        merged = self._fold(gather(frame, order))
-        self.segments[window] = [_hashed_segment(merged)] if merged.height else []
+        self.segments[window] = [self._fold(gather(frame, order), self.segments[window])] if frame.height else []
 
-    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """What to keep of rows, sorted by hash, that are merged."""
-        return frame
+    def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
+        """The segment of rows, sorted by hash, that are merged from some others."""
+        return _hashed_segment(frame)
 
 
 class FoldedLog(HashedLog):
@@ -204,18 +225,14 @@ class FoldedLog(HashedLog):
     holds at most about two entries per key, and an entry is rewritten about twice more than in a log that only grows.
     """
 
-    def __init__(
-        self, key: Sequence[str], values: Sequence[str], segments: Sequence[Segment] = (), replaced: int = 0
-    ) -> None:
-        super().__init__(segments)
+    def __init__(self, key: Sequence[str], values: Sequence[str]) -> None:
+        super().__init__()
         self.key, self.values = list(key), list(values)
-        self.replaced = replaced  # about how many entries are
 
-    def put(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, replaced: int) -> None:
-        """Append entries with their hashes, sorted by hash, some of which replace others."""
-        self.replaced += replaced
-        self.append(frame, hashes, after)
-        if 2 * self.replaced > sum(segment.rows for segment in self.segments):
+    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
+        """Add entries with their hashes, sorted by hash; the fact `replaced` says how many replace others."""
+        super().append(frame, hashes, after, **facts)
+        if 2 * _count_replaced(self.segments) > sum(segment.rows for segment in self.segments):
             self._compact(after)
 
     def _compact(self, after: Instant) -> None:
@@ -229,88 +246,82 @@ class FoldedLog(HashedLog):
             if end - begin > 1:
                 self._merge(slice(begin, end), after)
             end = begin
-        self.replaced = 0
+        self.segments = [segment.with_facts(replaced=0) for segment in self.segments]
 
-    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
+    def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
         hashes: Hashes = frame.get_column(HASH).to_numpy()
         same = np.zeros(frame.height, dtype=np.bool_)  # as the row before
         again = 1 + np.flatnonzero(hashes[1:] == hashes[:-1])
         key = frame.select(self.key)
         same[again] = same_payloads(gather(key, again), gather(key, again - 1))
         first = np.flatnonzero(~same)
-        self.replaced = max(0, self.replaced - (frame.height - len(first)))
-        largest = (pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values)
-        return gather(frame, first).with_columns(largest) if len(first) else frame
+        largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
+        replaced = max(0, _count_replaced(parts) - int(same.sum()))
+        return _hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
 
 
-def _hashed_segment(frame: pl.DataFrame) -> Segment:
-    return Segment.of(frame, until=int(times(frame, UNTIL).max()))
+def _count_replaced(segments: Sequence[Segment]) -> int:
+    """About how many entries were replaced by those of the segments."""
+    return sum(segment.facts["replaced"] for segment in segments)
+
+
+def _hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
+    return Segment.of(frame, until=int(times(frame, UNTIL).max()), **facts)
 
 
 def column(segment: Segment, name: str) -> Times:
     """A time column of a segment's rows as an array, loaded once."""
-    derived = segment.stored.derived
-    if name not in derived:
-        derived[name] = times(segment.frame, name)
-    values: Times = derived[name]
-    return values
+    return segment.stored.derive(name, lambda frame: times(frame, name))
 
 
-def probe_segment(segment: Segment, hashes: Hashes, limit: int) -> Iterator[tuple[Index, Index]]:
+def probe_segment(segment: Segment, hashes: Hashes, limit: int = PAIRS_AT_ONCE) -> Iterator[tuple[Index, Index]]:
     """The pairs with equal hashes of `hashes` and one segment, about `limit` at a time."""
     begin = 0
     while segment.rows and begin < len(hashes):
-        rows, segment_rows, begin = matches(hashes, *_lookup_table(segment), begin, limit)
+        rows, segment_rows, begin = matches(hashes, *segment.stored.derive("table", _lookup_table), begin, limit)
         yield rows, segment_rows
 
 
 def probe_overlapping(mine: Segment, other: Segment, limit: int) -> Iterator[tuple[Index, Index]]:
-    """The pairs of two segments that have equal hashes, and can be valid together, about `limit` at a time.
+    """The pairs of two segments that have equal hashes and can be valid together, about `limit` at a time.
 
     A look-up by key alone is faster where most of what it finds is valid. Where a key has many elements one after the
     other, such as the values of a running aggregate, few are: if the first pairs show that, the others are looked up by
     key and time.
     """
     hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
+    start, end = column(mine, FROM), column(mine, UNTIL)
     begin, size = 0, TRIAL_PAIRS
     while other.rows and begin < len(hashes):
-        rows, other_rows, begin = matches(hashes, *_lookup_table(other), begin, size)
+        rows, other_rows, begin = matches(hashes, *other.stored.derive("table", _lookup_table), begin, size)
         yield rows, other_rows
         if size == TRIAL_PAIRS and begin < len(hashes):
-            valid = column(other, FROM)[other_rows] < column(mine, UNTIL)[rows]
-            valid &= column(mine, FROM)[rows] < column(other, UNTIL)[other_rows]
+            valid = (column(other, FROM)[other_rows] < end[rows]) & (start[rows] < column(other, UNTIL)[other_rows])
             if valid.sum() * FEW_VALID < len(rows):
                 break
         size = limit
     while other.rows and begin < len(hashes):
-        by_time, *sorted_rows = _time_index(other)
-        times_of_mine = column(mine, FROM), column(mine, UNTIL)
-        rows, places, begin = overlaps(hashes, *times_of_mine, *sorted_rows, begin, limit)
-        yield rows, by_time[places]
+        order, stored, stored_start, stored_end, latest = other.stored.derive("by time", _time_index)
+        rows, places, begin = overlaps(hashes, start, end, stored, stored_start, stored_end, latest, begin, limit)
+        yield rows, order[places]
 
 
-def _time_index(segment: Segment) -> tuple[Index, Hashes, Times, Times, Times]:
+def _time_index(frame: pl.DataFrame) -> tuple[Index, Hashes, Times, Times, Times]:
     """The rows by hash and start, and when the rows of each block have ended."""
-    if "by time" not in segment.stored.derived:
-        hashes: Hashes = segment.frame.get_column(HASH).to_numpy()
-        start, end = column(segment, FROM), column(segment, UNTIL)
-        order = np.lexsort((start, hashes))
-        segment.stored.derived["by time"] = order, hashes[order], start[order], end[order], latest_ends(end[order])
-    index: tuple[Index, Hashes, Times, Times, Times] = segment.stored.derived["by time"]
-    return index
+    hashes: Hashes = frame.get_column(HASH).to_numpy()
+    start, end = times(frame, FROM), times(frame, UNTIL)
+    order = np.lexsort((start, hashes))
+    return order, hashes[order], start[order], end[order], latest_ends(end[order])
 
 
-def _lookup_table(segment: Segment) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
-    if "table" not in segment.stored.derived:
-        stored: Hashes = segment.frame.get_column(HASH).to_numpy()
-        bits = max(1, segment.rows.bit_length() - 1)
-        shift = np.uint64(64 - bits)
-        counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
-        table = np.zeros((1 << bits) + 1, dtype=np.uint32)
-        table[1:] = np.cumsum(counts)
-        segment.stored.derived["table"] = (stored, table, shift)
-    result: tuple[Hashes, npt.NDArray[np.uint32], np.uint64] = segment.stored.derived["table"]
-    return result
+def _lookup_table(frame: pl.DataFrame) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    stored: Hashes = frame.get_column(HASH).to_numpy()
+    bits = max(1, frame.height.bit_length() - 1)
+    shift = np.uint64(64 - bits)
+    counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
+    table = np.zeros((1 << bits) + 1, dtype=np.uint32)
+    table[1:] = np.cumsum(counts)
+    return stored, table, shift
 
 
 # The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.

@@ -15,27 +15,21 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 import pyarrow as pa
 
-from strandline.core.durable import (
-    DocumentKind,
-    checksum_file,
-    read_document,
-    remove_temporary_files,
-    write_document,
-    write_file,
-)
+from strandline.core import durable
 from strandline.core.errors import damaged
 from strandline.runtime.exchange import to_table
 from strandline.runtime.state.segments import Segment, State, StateRows, States
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
-MANIFEST: Final = DocumentKind("state", 2)
+MANIFEST: Final = durable.DocumentKind("state", 2)
 _MANIFEST_NAME: Final = re.compile(r"v(\d{9})-(\d{6})\.json")
 _SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
 
@@ -63,14 +57,8 @@ class StateStore:
     def read(self, manifest: str, digest: str) -> States:
         """A version of the state, which must be the one that the batch record means."""
         body = read_manifest(self.directory / manifest, digest)
-        states: States = {}
-        live: set[tuple[str, int]] = set()
-        for fragment, operators in body["fragments"].items():
-            states[fragment] = []
-            for entry in operators:
-                segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
-                states[fragment].append(State(dict(entry["numbers"]), segments))
-                live |= {self._key(e) for group in entry["segments"].values() for e in group}
+        states = {name: [self._state(entry) for entry in operators] for name, operators in body["fragments"].items()}
+        live = {self._key(entry) for entry in manifest_segments(body)}
         own = str(self.directory) + os.sep
         for key in [k for k in _opened if k[0].startswith(own) and k not in live]:
             del _opened[key]
@@ -80,23 +68,24 @@ class StateStore:
         """Write version `batch`. Nothing is synced here: the driver syncs all shards together."""
         self.directory.mkdir(parents=True, exist_ok=True)
         written: list[str] = []
+
+        def entry(segment: Segment) -> dict[str, Any]:
+            rows = segment.stored
+            if rows.name is None:
+                written.append(f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow")
+                self._write_rows(rows, written[-1])
+            stored = {"file": rows.name, "rows": rows.count, "size": rows.size, "checksum": rows.checksum}
+            return {**stored, "facts": dict(segment.facts)}
+
         fragments: dict[str, list[dict[str, Any]]] = {}
         for fragment, operators in states.items():
             fragments[fragment] = []
             for state in operators:
-                groups: dict[str, list[dict[str, Any]]] = {}
-                for name, segments in state.segments.items():
-                    groups[name] = []
-                    for segment in segments:
-                        if segment.stored.name is None:
-                            file = f"s{batch:09d}-{self.epoch:06d}-{len(written)}.arrow"
-                            self._write_rows(segment.stored, file)
-                            written.append(file)
-                        groups[name].append(_entry(segment))
-                fragments[fragment].append({"numbers": state.numbers, "segments": groups})
+                segments = {name: [entry(segment) for segment in group] for name, group in state.segments.items()}
+                fragments[fragment].append({"numbers": state.numbers, "segments": segments})
         manifest = f"v{batch:09d}-{self.epoch:06d}.json"
         body = {"batch": batch, "fragments": fragments}
-        digest = write_document(self.directory / manifest, MANIFEST, body, sync=False)
+        digest = durable.write_document(self.directory / manifest, MANIFEST, body, sync=False)
         if batch % CLEAN_EVERY == 0:
             self._clean(batch)
         return StoredVersion(manifest, digest, (*written, manifest))
@@ -104,18 +93,17 @@ class StateStore:
     def _key(self, entry: dict[str, Any]) -> tuple[str, int]:
         return str(self.directory / entry["file"]), entry["checksum"]
 
+    def _state(self, entry: dict[str, Any]) -> State:
+        segments = {name: [self._segment(e) for e in group] for name, group in entry["segments"].items()}
+        return State(dict(entry["numbers"]), segments)
+
     def _segment(self, entry: dict[str, Any]) -> Segment:
         key = self._key(entry)
         opened = _opened.get(key)
         if opened is None:
             path, checksum = key
-            opened = StateRows(
-                entry["rows"],
-                load=lambda: _open(Path(path), checksum),
-                name=entry["file"],
-                size=entry["size"],
-                checksum=checksum,
-            )
+            load = partial(_open, Path(path), checksum)
+            opened = StateRows(entry["rows"], entry["size"], None, load, entry["file"], checksum)
             _opened[key] = opened
         return Segment(opened, entry["facts"])
 
@@ -125,7 +113,7 @@ class StateStore:
         with pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table, max_chunksize=max(table.num_rows, 1))
         buffer = sink.getvalue()
-        write_file(self.directory / name, memoryview(buffer), sync=False)
+        durable.write_file(self.directory / name, memoryview(buffer), sync=False)
         rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
         # From now on the file is the rows: state may be larger than the memory of a worker.
         path, checksum = self.directory / name, rows.checksum
@@ -146,11 +134,11 @@ class StateStore:
             old_segment = segment is not None and int(segment[1]) <= oldest and name not in used
             if versions.get(name, oldest) < oldest or old_segment:
                 (self.directory / name).unlink(missing_ok=True)
-        remove_temporary_files(self.directory, names)
+        durable.remove_temporary_files(self.directory, names)
 
 
 def read_manifest(path: Path, digest: str | None = None) -> dict[str, Any]:
-    manifest: dict[str, Any] = read_document(path, MANIFEST, digest)
+    manifest: dict[str, Any] = durable.read_document(path, MANIFEST, digest)
     return manifest
 
 
@@ -168,7 +156,7 @@ def verify_version(directory: Path, manifest: str, digest: str) -> int:
     for entry in manifest_segments(read_manifest(directory / manifest, digest)):
         path = directory / entry["file"]
         try:
-            intact = path.stat().st_size == entry["size"] and checksum_file(path) == entry["checksum"]
+            intact = path.stat().st_size == entry["size"] and durable.checksum_file(path) == entry["checksum"]
         except OSError:
             intact = False
         if not intact:
@@ -177,25 +165,11 @@ def verify_version(directory: Path, manifest: str, digest: str) -> int:
     return size
 
 
-def _entry(segment: Segment) -> dict[str, Any]:
-    stored = segment.stored
-    return {
-        "file": stored.name,
-        "rows": stored.count,
-        "size": stored.size,
-        "checksum": stored.checksum,
-        "facts": dict(segment.facts),
-    }
-
-
 def _open(path: Path, checksum: int) -> pl.DataFrame:
     try:
-        mapped = pa.memory_map(str(path))
-        buffer = mapped.read_buffer()
+        buffer = pa.memory_map(str(path)).read_buffer()
         if zlib.crc32(buffer) != checksum:
             raise damaged(path)
-        frame = pl.from_arrow(pa.ipc.open_file(buffer).read_all())
+        return pl.DataFrame(pa.ipc.open_file(buffer).read_all())
     except (OSError, pa.ArrowInvalid) as error:
         raise damaged(path) from error
-    assert isinstance(frame, pl.DataFrame)
-    return frame

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 
-from strandline.core.errors import Span
+from strandline.core.errors import BindError, Span
 from strandline.core.types import Type
 
 
@@ -19,6 +19,10 @@ class Node:
     def text(self) -> str:
         """The user's own words."""
         return self.span.text[self.span.start : self.span.end]
+
+    def error(self, message: str, code: str, hint: str | None = None) -> BindError:
+        """An error of the binder at this place; the caller raises it."""
+        return BindError(message, code=code, hint=hint, span=self.span)
 
 
 @dataclass(frozen=True, slots=True)

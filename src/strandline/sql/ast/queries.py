@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeAlias, TypeVar
 
 from strandline.logical.catalog import SYSTEM
 from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star
@@ -185,6 +186,11 @@ class With(Node):
 Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
+# ---- walks over the syntax tree --------------------------------------------------------------------------------------
+
+Tree = TypeVar("Tree")
+
+
 def reads_system(*nodes: Node) -> bool:
     """Whether a table of the system is read anywhere below; without recursion, which could exhaust the stack."""
     pending = list(nodes)
@@ -194,3 +200,24 @@ def reads_system(*nodes: Node) -> bool:
             return True
         pending.extend(children(node))
     return False
+
+
+def own_nodes(tree: object) -> Iterator[Node]:
+    """The nodes of a tree, or of several; those of a query inside belong to that query."""
+    if isinstance(tree, tuple):
+        for part in tree:
+            yield from own_nodes(part)
+    elif isinstance(tree, Node) and not isinstance(tree, Query):
+        yield tree
+        yield from own_nodes(tuple(children(tree)))
+
+
+def rewrite(tree: Tree, change: Callable[[Node], Node], into_queries: bool = True) -> Tree:
+    """The tree with every node changed, from the bottom up."""
+    changed: Any = tree
+    if isinstance(tree, tuple):
+        changed = tuple(rewrite(part, change, into_queries) for part in tree)
+    elif isinstance(tree, Node) and (into_queries or not isinstance(tree, Query)):
+        parts = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
+        changed = change(replace(tree, **{name: rewrite(part, change, into_queries) for name, part in parts.items()}))
+    return changed  # type: ignore[no-any-return]

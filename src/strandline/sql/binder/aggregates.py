@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strandline.core.errors import BindError
 from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction, aggregate_type
 from strandline.functions.signatures import OF_ARRAYS, FunctionError, widens
@@ -86,7 +85,7 @@ def bind_aggregate(
             assert value is not None, "only COUNT takes a star"
             kind, value, order = user.returns, *_fitted(user, value, order)
     except FunctionError as error:
-        raise BindError(error.message, code="type-mismatch", hint=error.hint, span=node.span) from None
+        raise node.error(error.message, "type-mismatch", error.hint) from None
     if function.same_as is not None:
         name, value = function.same_as, None if value is None else cast_to(value, BOOLEAN)
     if value is not None and value.type == NULL:
@@ -135,16 +134,13 @@ def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
     elif within and node.distinct:
         problem = f"{function.name} does not take DISTINCT"
     if problem is not None:
-        hint = f"Write {function.usage}."
-        raise BindError(problem, code="type-mismatch", hint=hint, span=node.span)
+        raise node.error(problem, "type-mismatch", f"Write {function.usage}.")
 
 
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
     if value.type.element is not None:
-        raise BindError(
-            f"cannot ORDER BY {article(value.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
-        )
+        raise item.value.error(f"cannot ORDER BY {article(value.type)}", "type-mismatch", OF_ARRAYS)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     return Sorted(value, item.descending, item.nulls_first)
@@ -159,12 +155,9 @@ def _fraction(node: ast.FunctionCall, bind: Bind) -> float:
         fraction = float(str(value.value))
         if 0.0 <= fraction <= 1.0:
             return fraction
-    raise BindError(
-        f"the fraction of {node.name.name.lower()} must be a number between 0 and 1",
-        code="type-mismatch",
-        hint="Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the 90th percentile.",
-        span=node.arguments[0].span,
-    )
+    hint = "Write PERCENTILE_CONT(0.9) WITHIN GROUP (ORDER BY x) for the 90th percentile."
+    message = f"the fraction of {node.name.name.lower()} must be a number between 0 and 1"
+    raise node.arguments[0].error(message, "type-mismatch", hint)
 
 
 def _separator(node: ast.FunctionCall, bind: Bind) -> str:
@@ -172,31 +165,20 @@ def _separator(node: ast.FunctionCall, bind: Bind) -> str:
     value = bind(node.arguments[1])
     if isinstance(value, Literal) and isinstance(value.value, str):
         return value.value
-    raise BindError(
-        f"the separator of {node.name.name.lower()} must be a text literal",
-        code="type-mismatch",
-        hint="Write STRING_AGG(x, ', ').",
-        span=node.arguments[1].span,
-    )
+    hint = "Write STRING_AGG(x, ', ')."
+    message = f"the separator of {node.name.name.lower()} must be a text literal"
+    raise node.arguments[1].error(message, "type-mismatch", hint)
 
 
 def _by_time(name: str, node: ast.FunctionCall, time: Expression | None) -> Sorted:
     if time is None:
-        raise BindError(
-            f"{name} needs ORDER BY here: the rows have no arrival order",
-            code="aggregate-order",
-            hint=f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an arrival order.",
-            span=node.span,
-        )
+        hint = f"Write {name.upper()}(x ORDER BY y). Only the rows of a single stream have an arrival order."
+        raise node.error(f"{name} needs ORDER BY here: the rows have no arrival order", "aggregate-order", hint)
     return Sorted(time, False, False)
 
 
 def _check_distinct(name: str, node: ast.FunctionCall, value: Expression | None, order: tuple[Sorted, ...]) -> None:
     by_order = name in ("string_agg", "array_agg") or isinstance(node.definition, UserAggregate)
     if node.distinct and by_order and any(item.value != value for item in order):
-        raise BindError(
-            "in an aggregate with DISTINCT, ORDER BY must be by the argument",
-            code="aggregate-order",
-            hint="Order by the argument itself.",
-            span=node.span,
-        )
+        hint = "Order by the argument itself."
+        raise node.error("in an aggregate with DISTINCT, ORDER BY must be by the argument", "aggregate-order", hint)

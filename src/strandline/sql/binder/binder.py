@@ -11,7 +11,8 @@ list; Rank and QUALIFY; the Map of the output columns and a Distinct. `decorrela
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final, assert_never
 
@@ -20,9 +21,9 @@ from strandline.core.types import INTERVAL, NULL, VARCHAR, Column, Type
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import Catalog, DerivedStream
 from strandline.logical.decorrelate import decorrelate
-from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction, conjuncts
-from strandline.logical.plan import Changes, Distinct, Filter, Map, Plan, SetKind, SetOperation, TopRows, Union
-from strandline.logical.schema import Ids, pass_on, schema
+from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
+from strandline.logical.plan import Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
+from strandline.logical.schema import Ids, filtered, pass_on, schema
 from strandline.logical.tree import sources
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
@@ -116,10 +117,8 @@ class Binder:
                 whole = self.query(inner, prefix)
                 return _first_rows(query, schema(whole), (), whole)
             case ast.With(tables, body):
-                around, self.names = self.names, self.with_tables(tables)
-                plan = self.query(body, prefix)
-                self.names = around
-                return plan
+                with self.names_of(tables):
+                    return self.query(body, prefix)
             case _:
                 assert_never(query)
 
@@ -130,20 +129,18 @@ class Binder:
         _, scope = bind_tables(Binder(self.names), query.tables)
         if scope.matches(column):
             word = column.name.upper()
-            raise BindError(
-                f'"{column.name}" is ambiguous: it is the name of a column',
-                code="ambiguous-column",
-                hint=f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column.",
-                span=column.span,
-            )
+            hint = f"Write SELECT {word}(…) for the changes, or {column.name} AS … for the column."
+            raise column.error(f'"{column.name}" is ambiguous: it is the name of a column', "ambiguous-column", hint)
 
-    def with_tables(self, tables: tuple[ast.CommonTable, ...]) -> Names:
-        """The names after the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
-        names = self.names
+    @contextmanager
+    def names_of(self, tables: tuple[ast.CommonTable, ...]) -> Iterator[None]:
+        """Bind with the names of the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
+        around = self.names
         for number, table in enumerate(tables):
-            plan = Binder(names.inside(tables, number)).query(table.query, prefix="")
-            names = names.with_query(table, plan)
-        return names
+            plan = Binder(self.names.inside(tables, number)).query(table.query, prefix="")
+            self.names = self.names.with_query(table, plan)
+        yield
+        self.names = around
 
     def branches(
         self, operator: str, queries: list[ast.Query], prefix: str
@@ -156,12 +153,9 @@ class Binder:
         schemas = [schema(plan) for plan in plans]
         for query, columns in zip(queries, schemas, strict=True):
             if len(columns) != len(schemas[0]):
-                raise BindError(
-                    f"each {operator} branch must have {len(schemas[0])} columns, found {len(columns)}",
-                    code="union-columns",
-                    hint="Select the same number of columns in each branch.",
-                    span=query.span,
-                )
+                hint = "Select the same number of columns in each branch."
+                message = f"each {operator} branch must have {len(schemas[0])} columns, found {len(columns)}"
+                raise query.error(message, "union-columns", hint)
         kinds = [
             self.branch_type(operator, queries, position, column)
             for position, column in enumerate(zip(*schemas, strict=True))
@@ -173,17 +167,16 @@ class Binder:
         return columns, tuple(self.retyped(plan, kinds) for plan in plans)
 
     def branch_type(self, operator: str, queries: list[ast.Query], position: int, columns: tuple[Column, ...]) -> Type:
-        for count in range(2, len(columns) + 1):
-            if meet([column.type for column in columns[:count]]) is None:
+        kinds = [column.type for column in columns]
+        for count in range(2, len(kinds) + 1):
+            if meet(kinds[:count]) is None:
                 query = queries[count - 1]
-                listed = isinstance(query, ast.Select) and not any(isinstance(i.value, ast.Star) for i in query.items)
-                raise BindError(
-                    f'{operator} types {columns[0].type} and {columns[count - 1].type} of "{columns[0].name}" differ',
-                    code="union-types",
-                    hint="CAST one of them to the type of the other.",
-                    span=query.items[position].span if isinstance(query, ast.Select) and listed else query.span,
-                )
-        kind = meet([column.type for column in columns])
+                place: ast.Node = query
+                if isinstance(query, ast.Select) and not any(isinstance(item.value, ast.Star) for item in query.items):
+                    place = query.items[position]
+                message = f'{operator} types {kinds[0]} and {kinds[count - 1]} of "{columns[0].name}" differ'
+                raise place.error(message, "union-types", "CAST one of them to the type of the other.")
+        kind = meet(kinds)
         assert kind is not None, "every prefix of the branches has a common type, so all of them have"
         return kind
 
@@ -219,19 +212,14 @@ class Binder:
         ranks = Ranks(self.ids)
         nodes = [*(output.node for output in outputs), *hidden]
         source, values, qualify = self.above_where(select, nodes, outputs, source, scope, ranks)
-        source = ranks.plan(source)
-        source = source if qualify is None else Filter(qualify, source)
+        source = filtered(ranks.plan(source), qualify)
         _check_height(source, select.span)
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
                 hint = "Write epoch(later) - epoch(earlier) for seconds."
-                raise BindError(
-                    f'output column "{output.name}" cannot be an INTERVAL',
-                    code="interval-output",
-                    hint=hint,
-                    span=output.span,
-                )
+                message = f'output column "{output.name}" cannot be an INTERVAL'
+                raise BindError(message, code="interval-output", hint=hint, span=output.span)
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
         order_values = values[len(outputs) :]
@@ -256,9 +244,9 @@ class Binder:
         for part in tests:
             match.keep(part)
         outer = scope.outer_ids()
-        own = [condition for condition in conditions if not columns_of(condition) & outer]
-        correlated = [condition for condition in conditions if columns_of(condition) & outer]
-        return _filter(correlated, match.over(_filter(own, scalars.over(source))))
+        own = conjunction(condition for condition in conditions if not columns_of(condition) & outer)
+        correlated = conjunction(condition for condition in conditions if columns_of(condition) & outer)
+        return filtered(match.over(filtered(scalars.over(source), own)), correlated)
 
     def above_where(
         self,
@@ -284,30 +272,24 @@ class Binder:
             for clause, places in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
         )
         values = [listed.value(node) for node in nodes]
-        having = () if select.having is None else conjuncts(of_having.truth(select.having))
+        having = conjunction(() if select.having is None else (of_having.truth(select.having),))
         condition = None if qualify is None else of_qualify.truth(qualify)
-        plan = _filter(having, of_having.over(groups.plan(source)))
+        plan = filtered(of_having.over(groups.plan(source)), having)
         return of_qualify.over(listed.over(plan)), values, condition
 
     def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
         """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the
         first rows is bound on its own: it has no outer references."""
         if isinstance(query, ast.With):
-            around, self.names = self.names, self.with_tables(query.tables)
-            bound = self.subquery(query.body, outer)
-            self.names = around
-            return bound
+            with self.names_of(query.tables):
+                return self.subquery(query.body, outer)
         if not isinstance(query, ast.Select) or is_ranking(query):
             plan = self.query(query, prefix="")
             return plan, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
         self.subqueries += 1
         if self.subqueries > MAX_SUBQUERIES:
-            raise BindError(
-                "the plan of the nested subqueries is too large",
-                code="too-large",
-                hint="IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer.",
-                span=query.span,
-            )
+            hint = "IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer."
+            raise query.error("the plan of the nested subqueries is too large", "too-large", hint)
         source, scope = bind_tables(self, query.tables)
         scope = replace(scope, outer=outer)
         source = self.where(query.where, source, scope)
@@ -321,31 +303,19 @@ class Binder:
 def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequence[Column], plan: Plan) -> Plan:
     """The first rows of a query; `order_columns` are those of ORDER BY that it does not list."""
     if order_columns and isinstance(plan, Distinct):
-        raise BindError(
-            "for SELECT DISTINCT, ORDER BY expressions must appear in the select list",
-            code="order-by-output",
-            hint="Order by an output column.",
-            span=top.span,
-        )
+        hint = "Order by an output column."
+        message = "for SELECT DISTINCT, ORDER BY expressions must appear in the select list"
+        raise top.error(message, "order-by-output", hint)
     named, hidden = [(column.name, column) for column in columns], iter(order_columns)
     keys = []
     for item in top.order:
         column = listed_column(item.value, named) or next(hidden, None)
         if column is None:
-            raise BindError(
-                "ORDER BY expression is not in the select list",
-                code="order-by-output",
-                hint="Order by an output column or its position.",
-                span=item.span,
-            )
+            hint = "Order by an output column or its position."
+            raise item.error("ORDER BY expression is not in the select list", "order-by-output", hint)
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
     first = TopRows((), tuple(keys), top.limit, plan)
     return Map(pass_on(columns), first) if order_columns else first
-
-
-def _filter(conditions: Iterable[Expression], plan: Plan) -> Plan:
-    predicate = conjunction(tuple(conditions))
-    return plan if predicate is None else Filter(predicate, plan)
 
 
 def _listed(union: ast.UnionAll) -> Iterator[ast.Query]:
@@ -364,10 +334,7 @@ def _check_height(plan: Plan, span: Span) -> None:
     while pending:
         node, height = pending.pop()
         if height > MAX_PLAN_HEIGHT:
-            raise BindError(
-                f"the plan is deeper than {MAX_PLAN_HEIGHT} operators",
-                code="too-deep",
-                hint="Join fewer streams in one query, or nest fewer named queries.",
-                span=span,
-            )
+            message = f"the plan is deeper than {MAX_PLAN_HEIGHT} operators"
+            hint = "Join fewer streams in one query, or nest fewer named queries."
+            raise BindError(message, code="too-deep", hint=hint, span=span)
         pending.extend((child, height + 1) for child in sources(node))

@@ -16,7 +16,6 @@ from strandline.functions.aggregates import find_aggregate
 from strandline.functions.registry import ALIASES, FUNCTIONS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
-from strandline.sql.binder.syntax import Tree, rewrite
 from strandline.sql.lexer import RESERVED
 from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
@@ -41,35 +40,26 @@ def define_aggregate(
 ) -> UserAggregate:
     _check(name, arguments)
     if len(arguments) > 1:
-        raise CatalogError(
-            f"aggregate {name} must have exactly one argument",
-            code="function-arguments",
-            hint="Combine several columns in an expression.",
-        )
+        hint = "Combine several columns in an expression."
+        raise CatalogError(f"aggregate {name} must have exactly one argument", code="function-arguments", hint=hint)
     types = tuple(map(parse_type, arguments))
     return UserAggregate(name.lower(), types, parse_type(returns), initialize, merge, evaluate, inverse)
 
 
 def _check(name: str, arguments: Sequence[str]) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
-        raise CatalogError(
-            f'invalid function name "{name}"',
-            code="function-name",
-            hint="Use a letter, then letters, digits and _; not a reserved word.",
-        )
+        hint = "Use a letter, then letters, digits and _; not a reserved word."
+        raise CatalogError(f'invalid function name "{name}"', code="function-name", hint=hint)
     if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
         raise CatalogError(
             f"function {name.lower()} already exists", code="function-exists", hint="Choose another name."
         )
     if isinstance(arguments, str) or not arguments:
-        raise CatalogError(
-            f"function {name} must have a list of argument types",
-            code="function-arguments",
-            hint='Write arguments=["DOUBLE"]; a function without arguments is a constant.',
-        )
+        hint = 'Write arguments=["DOUBLE"]; a function without arguments is a constant.'
+        raise CatalogError(f"function {name} must have a list of argument types", code="function-arguments", hint=hint)
 
 
-def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> Tree:
+def with_definitions(tree: ast.Tree, functions: Mapping[str, Definition], allow: Allow | None = None) -> ast.Tree:
     """The syntax tree with each call of one of these functions marked as such, if it is allowed."""
 
     def mark(node: ast.Node) -> ast.Node:
@@ -80,4 +70,4 @@ def with_definitions(tree: Tree, functions: Mapping[str, Definition], allow: All
             allow.check_function(node.name.name.lower(), node.name.span)
         return replace(node, definition=definition)
 
-    return rewrite(tree, mark) if functions else tree
+    return ast.rewrite(tree, mark) if functions else tree

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Final, TypeAlias
 
 from strandline.core.errors import BindError
 from strandline.core.types import Type
@@ -15,6 +15,8 @@ from strandline.logical.catalog import BadInputPolicy, BaseStream, KnownRows, So
 from strandline.sql import ast
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.lexer import RESERVED
+
+Columns: TypeAlias = tuple[tuple[str, Type], ...]
 
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
@@ -32,6 +34,8 @@ def bind_create_stream(statement: ast.CreateStream, known_rows: KnownRows | None
             time_column = known_rows.time_column
         if time_column == known_rows.time_column and statement.within is None:
             disorder_us = known_rows.disorder_us
+    clause = statement.bad_input
+    policy = BadInputPolicy() if clause is None else BadInputPolicy(clause.stops, clause.most_rows, clause.most_share)
     return BaseStream(
         name=statement.name.name,
         columns=columns,
@@ -41,17 +45,11 @@ def bind_create_stream(statement: ast.CreateStream, known_rows: KnownRows | None
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
         statistics=_statistics(statement, columns, known_rows),
-        bad_input=_bad_input(statement.bad_input),
+        bad_input=policy,
     )
 
 
-def _bad_input(clause: ast.BadInput | None) -> BadInputPolicy:
-    return BadInputPolicy() if clause is None else BadInputPolicy(clause.stops, clause.most_rows, clause.most_share)
-
-
-def _statistics(
-    statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], known_rows: KnownRows | None
-) -> StreamStatistics:
+def _statistics(statement: ast.CreateStream, columns: Columns, known_rows: KnownRows | None) -> StreamStatistics:
     """Statistics of `WITH (…)`, completed by those of the source."""
     rate = known_rows.rate if known_rows is not None else None
     values: dict[str, float] = {}
@@ -62,20 +60,11 @@ def _statistics(
         elif hint.column is not None:
             name = names.get(hint.column.name.lower())
             if name is None:
-                raise BindError(
-                    f'column "{hint.column.name}" does not exist in stream "{statement.name.name}"',
-                    code="unknown-column",
-                    hint=suggestion(hint.column.name, names.values(), "Columns are"),
-                    span=hint.column.span,
-                )
+                raise _unknown_column(statement, columns, hint.column)
             values[name] = hint.value
         else:
-            raise BindError(
-                f'unknown hint "{hint.name.name}"',
-                code="unknown-hint",
-                hint="Hints are rate, in rows per second, and distinct(column), its number of distinct values.",
-                span=hint.name.span,
-            )
+            listing = "Hints are rate, in rows per second, and distinct(column), its number of distinct values."
+            raise hint.name.error(f'unknown hint "{hint.name.name}"', "unknown-hint", listing)
     return StreamStatistics(rate, values)
 
 
@@ -89,9 +78,8 @@ def declaration(
     """The statement that would declare a registered DataFrame if SQL could name one: mistakes are shown in it."""
     words = [f"CREATE STREAM {_written(name)} SOURCE dataframe()"]
     if until is not None:
-        begin = (
-            "" if ordered_by is None else f"FROM {_written(ordered_by)} "
-        )  # without it the parser reports what is missing
+        # Without a begin the parser reports what is missing.
+        begin = "" if ordered_by is None else f"FROM {_written(ordered_by)} "
         words.append(f"VALID {begin}UNTIL {_written(until)}")
     elif ordered_by is not None:
         words.append(f"ORDERED BY {_written(ordered_by)}")
@@ -115,56 +103,46 @@ def bind_connector(connector: ast.Connector) -> SourceCall:
     return SourceCall(_folded(connector.function), tuple(argument.value for argument in connector.arguments), options)
 
 
-def _columns(statement: ast.CreateStream, known_rows: KnownRows | None) -> tuple[tuple[str, Type], ...]:
+def _columns(statement: ast.CreateStream, known_rows: KnownRows | None) -> Columns:
     if not statement.columns:
         if known_rows is None:
-            raise BindError(
-                f"{statement.source.function.name}() needs a column list",
-                code="columns-missing",
-                hint=f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE ….",
-                span=statement.source.span,
-            )
+            hint = f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE …."
+            message = f"{statement.source.function.name}() needs a column list"
+            raise statement.source.error(message, "columns-missing", hint)
         return known_rows.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:
-            raise BindError(f'duplicate column "{column.name.name}"', code="duplicate-column", span=column.name.span)
+            raise column.name.error(f'duplicate column "{column.name.name}"', "duplicate-column")
         seen.add(column.name.name.lower())
     return tuple((column.name.name, column.type.type) for column in statement.columns)
 
 
-def _end_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...]) -> str | None:
+def _end_column(statement: ast.CreateStream, columns: Columns) -> str | None:
     if statement.end_column is None or statement.time_column is None:
         return None
     end = _time_column(statement, columns, statement.end_column)
     if end == _time_column(statement, columns, statement.time_column):
-        raise BindError(
-            f'"{end}" is both the start and the end of an interval',
-            code="empty-interval",
-            hint="Name two columns: an interval excludes its end, so the row would never be valid.",
-            span=statement.end_column.span,
-        )
+        hint = "Name two columns: an interval excludes its end, so the row would never be valid."
+        message = f'"{end}" is both the start and the end of an interval'
+        raise statement.end_column.error(message, "empty-interval", hint)
     return end
 
 
-def _time_column(statement: ast.CreateStream, columns: tuple[tuple[str, Type], ...], identifier: ast.Identifier) -> str:
+def _unknown_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> BindError:
+    hint = suggestion(identifier.name, [name for name, _ in columns], "Columns are")
+    message = f'column "{identifier.name}" does not exist in stream "{statement.name.name}"'
+    return identifier.error(message, "unknown-column", hint)
+
+
+def _time_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> str:
     time_column = next((column for column in columns if identifier.matches(column[0])), None)
     if time_column is None:
-        names = [name for name, _ in columns]
-        raise BindError(
-            f'column "{identifier.name}" does not exist in stream "{statement.name.name}"',
-            code="unknown-column",
-            hint=suggestion(identifier.name, names, "Columns are"),
-            span=identifier.span,
-        )
+        raise _unknown_column(statement, columns, identifier)
     name, kind = time_column
     if kind.name not in TIME_TYPES:
-        raise BindError(
-            f'the time column "{name}" cannot be of type {kind}',
-            code="time-column-type",
-            hint="Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970.",
-            span=identifier.span,
-        )
+        hint = "Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970."
+        raise identifier.error(f'the time column "{name}" cannot be of type {kind}', "time-column-type", hint)
     return name
 
 

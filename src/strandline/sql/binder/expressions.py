@@ -70,33 +70,20 @@ class Scalars:
         self.places = Places()
 
     def subquery(self, node: Subquery) -> Expression:
-        raise BindError(
-            f"cannot use a subquery in {self.clause}",
-            code="misplaced-subquery",
-            hint="Use subqueries in WHERE, HAVING and the SELECT list, outside of aggregates.",
-            span=node.span,
-        )
+        hint = "Use subqueries in WHERE, HAVING and the SELECT list, outside of aggregates."
+        raise node.error(f"cannot use a subquery in {self.clause}", "misplaced-subquery", hint)
 
     def rank(self, node: ast.Ranking) -> Expression:
-        raise BindError(
-            f"RANK() is not allowed in {self.clause}",
-            code="misplaced-rank",
-            hint="Write QUALIFY RANK() OVER (…) <= 10, or compute the rank in a subquery in FROM.",
-            span=node.span,
-        )
+        hint = "Write QUALIFY RANK() OVER (…) <= 10, or compute the rank in a subquery in FROM."
+        raise node.error(f"RANK() is not allowed in {self.clause}", "misplaced-rank", hint)
 
     def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
         if self.clause == "an aggregate":
             hint = "Aggregate in a subquery in FROM, and aggregate that."
-            message = "aggregate calls cannot be nested"
-            raise BindError(message, code="nested-aggregate", hint=hint, span=node.span)
+            raise node.error("aggregate calls cannot be nested", "nested-aggregate", hint)
         hints = {"WHERE": "Put conditions on aggregates into HAVING."}
-        raise BindError(
-            f"aggregate {function.name} is not allowed in {self.clause}",
-            code="aggregate-not-allowed",
-            hint=hints.get(self.clause, "Aggregate in a subquery in FROM."),
-            span=node.span,
-        )
+        hint = hints.get(self.clause, "Aggregate in a subquery in FROM.")
+        raise node.error(f"aggregate {function.name} is not allowed in {self.clause}", "aggregate-not-allowed", hint)
 
     def grouping(self, node: ast.FunctionCall) -> Expression | None:
         """What GROUPING(…) means, where there are groups."""
@@ -110,12 +97,9 @@ class Scalars:
         """A BOOLEAN; NULL is one too."""
         operand = self.operand(node)
         if operand.type not in (BOOLEAN, NULL):
-            raise BindError(
-                f"argument of {what or self.clause} must be a condition, not {article(operand.type)}",
-                code="not-boolean",
-                hint="Compare it with something, as in x > 0 or x IS NOT NULL.",
-                span=node.span,
-            )
+            hint = "Compare it with something, as in x > 0 or x IS NOT NULL."
+            message = f"argument of {what or self.clause} must be a condition, not {article(operand.type)}"
+            raise node.error(message, "not-boolean", hint)
         return _fitted(operand, BOOLEAN)
 
     def operand(self, node: ast.Expression) -> Operand:
@@ -232,12 +216,7 @@ class Scalars:
         kind = meet([result.type for result in results])
         if kind is None:
             kinds = " and ".join(dict.fromkeys(str(result.value.type) for result in results))
-            raise BindError(
-                f"CASE types {kinds} cannot be matched",
-                code="type-mismatch",
-                hint="CAST them to one type.",
-                span=node.span,
-            )
+            raise node.error(f"CASE types {kinds} cannot be matched", "type-mismatch", "CAST them to one type.")
         fitted = [_fitted(result, kind) for result in results]
         otherwise = Literal(None, kind) if node.otherwise is None else fitted.pop()
         return Case(tuple(zip(conditions, fitted, strict=True)), otherwise, kind)
@@ -250,12 +229,7 @@ class Scalars:
     def cast(self, node: ast.Cast) -> Expression:
         value, kind = self.bind(node.operand), node.type.type
         if not castable(value.type, kind):
-            raise BindError(
-                f"cannot cast {value.type} to {kind}",
-                code="cannot-cast",
-                hint=_cast_hint(value.type),
-                span=node.span,
-            )
+            raise node.error(f"cannot cast {value.type} to {kind}", "cannot-cast", _cast_hint(value.type))
         return cast_to(value, kind)
 
     def function(self, node: ast.FunctionCall) -> Expression:
@@ -268,24 +242,16 @@ class Scalars:
             return self.aggregate(described(node.definition), node)
         said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
         for words in (words for words, clause in said.items() if clause):
-            raise BindError(
-                f"{words} specified, but {name} is not an aggregate",
-                code="type-mismatch",
-                hint="Remove it, or use an aggregate.",
-                span=node.span,
-            )
+            hint = "Remove it, or use an aggregate."
+            raise node.error(f"{words} specified, but {name} is not an aggregate", "type-mismatch", hint)
         if isinstance(node.arguments, ast.Star):
             hint = "Only COUNT(*) takes a star."
-            raise BindError(f"{name} does not take *", code="type-mismatch", hint=hint, span=node.arguments.span)
+            raise node.arguments.error(f"{name} does not take *", "type-mismatch", hint)
         if node.definition is not None:
             return self.user_call(node.definition, node.arguments, node.span)
         if name in OPERATOR_WORDS:
-            raise BindError(
-                f"function {name} does not exist",
-                code="unknown-function",
-                hint=f"Write {FUNCTIONS[name].usage}.",
-                span=node.name.span,
-            )
+            hint = f"Write {FUNCTIONS[name].usage}."
+            raise node.name.error(f"function {name} does not exist", "unknown-function", hint)
         if name in ("extract", "date_part"):
             return self.part(name, node.arguments, node.span)
         if name == "position" and len(node.arguments) == 2:
@@ -316,8 +282,7 @@ class Scalars:
         unit = part_of(arguments[0].value)
         if unit is None:
             hint = f"Units are {', '.join(PARTS)}."
-            message = f"unknown unit {arguments[0].value} of {name}"
-            raise BindError(message, code="unknown-unit", hint=hint, span=arguments[0].span)
+            raise arguments[0].error(f"unknown unit {arguments[0].value} of {name}", "unknown-unit", hint)
         part = self.apply(unit, arguments[1:], span)
         return part if name == "extract" else cast_to(part, DOUBLE)
 
@@ -366,12 +331,9 @@ def _fitted(operand: Operand, kind: Type) -> Expression:
 
 def _check_repeatable(operand: Operand) -> None:
     if extent(operand.value).nodes > MAX_REPEATED_NODES:
-        raise BindError(
-            "the operand is too large to be evaluated more than once",
-            code="too-large",
-            hint="Compute it in a subquery in FROM, and compare its column.",
-            span=operand.span,
-        )
+        message = "the operand is too large to be evaluated more than once"
+        hint = "Compute it in a subquery in FROM, and compare its column."
+        raise BindError(message, code="too-large", hint=hint, span=operand.span)
 
 
 def _cast_hint(kind: Type) -> str | None:

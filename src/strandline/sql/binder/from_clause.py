@@ -13,16 +13,15 @@ from strandline.functions.signatures import meet
 from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
-from strandline.logical.schema import pass_on, schema
+from strandline.logical.schema import pass_on, rename, schema
 from strandline.logical.tree import size
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.literals import cast_to
-from strandline.sql.binder.rename_columns import freshened
+from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
-from strandline.sql.binder.validity import Validity, validity
-from strandline.sql.binder.windows import granular, windowed
+from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
     from strandline.sql.binder.binder import Binder
@@ -110,11 +109,9 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
             inlined = freshened(stream.plan, binder.ids.fresh)
-            renamed = tuple(
-                (Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type), ColumnRef(c.id, c.type))
-                for c in schema(inlined)
-            )
-            plan = Map(renamed, inlined)
+            columns = schema(inlined)
+            renamed = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in columns)
+            plan = Map(rename(columns, renamed), inlined)
         case _:
             assert_never(stream)
     scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
@@ -127,12 +124,9 @@ def _count_inlined(binder: Binder, stream: DerivedStream, span: Span) -> None:
     """Count what comes from behind a name: queries that read others twice double with every level."""
     binder.inlined += size(stream.plan)
     if binder.inlined > MAX_INLINED:
-        raise BindError(
-            "the plan of the queries behind these streams is too large",
-            code="too-large",
-            hint="Each reference to a derived stream expands to its query; refer to it less often.",
-            span=span,
-        )
+        message = "the plan of the queries behind these streams is too large"
+        hint = "Each reference to a derived stream expands to its query; refer to it less often."
+        raise BindError(message, code="too-large", hint=hint, span=span)
 
 
 def _join_of_kind(kind: str | None, predicate: Expression | None, left: Plan, right: Plan) -> Plan:
@@ -159,16 +153,8 @@ def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:
     if len(matches) == 1:
         return matches[0][1]
     if matches:
-        raise BindError(
-            f'column "{name.name}" is ambiguous on the {side} side of the join',
-            code="ambiguous-column",
-            hint="Write the condition with ON.",
-            span=name.span,
-        )
+        hint = "Write the condition with ON."
+        raise name.error(f'column "{name.name}" is ambiguous on the {side} side of the join', "ambiguous-column", hint)
     names = [column.name for relation in scope.relations for column in relation.visible]
-    raise BindError(
-        f'column "{name.name}" does not exist on the {side} side of the join',
-        code="unknown-column",
-        hint=suggestion(name.name, names, "Columns are"),
-        span=name.span,
-    )
+    hint = suggestion(name.name, names, "Columns are")
+    raise name.error(f'column "{name.name}" does not exist on the {side} side of the join', "unknown-column", hint)

@@ -33,7 +33,6 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, output_name
 from strandline.sql.binder.subqueries import ClauseScalars
-from strandline.sql.binder.syntax import own_nodes
 from strandline.sql.binder.window_functions import Ranks
 
 if TYPE_CHECKING:
@@ -42,13 +41,10 @@ if TYPE_CHECKING:
 MOST_SETS: Final = 64
 
 
-def is_aggregate(node: ast.FunctionCall) -> bool:
-    return find_aggregate(node.name.name) is not None or isinstance(node.definition, UserAggregate)
-
-
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
-    return any(isinstance(part, ast.FunctionCall) and is_aggregate(part) for part in own_nodes(node))
+    calls = (part for part in ast.own_nodes(node) if isinstance(part, ast.FunctionCall))
+    return any(find_aggregate(call.name.name) or isinstance(call.definition, UserAggregate) for call in calls)
 
 
 def is_grouping(select: ast.Select) -> bool:
@@ -66,12 +62,8 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
     match node:
         case ast.Number(digits) if digits.isdecimal():
             if len(digits) > 9 or not 1 <= int(digits) <= len(outputs):
-                raise BindError(
-                    f"GROUP BY position {digits} is not in the SELECT list",
-                    code="group-by-position",
-                    hint=f"Positions go from 1 to {len(outputs)}.",
-                    span=node.span,
-                )
+                hint = f"Positions go from 1 to {len(outputs)}."
+                raise node.error(f"GROUP BY position {digits} is not in the SELECT list", "group-by-position", hint)
             output = outputs[int(digits) - 1]
             return output.node, output.name
         case ast.ColumnName(None, column) if not scope.matches(column):
@@ -79,12 +71,8 @@ def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> t
                 if column.matches(output.name):
                     return output.node, output.name
         case ast.Number() | ast.Text() | ast.Truth() | ast.Null() | ast.TypedText() | ast.Interval():
-            raise BindError(
-                "cannot GROUP BY a constant",
-                code="group-by-constant",
-                hint="Name a column, an output or the position of an output.",
-                span=node.span,
-            )
+            hint = "Name a column, an output or the position of an output."
+            raise node.error("cannot GROUP BY a constant", "group-by-constant", hint)
     return node, output_name(node, scope) or "key"
 
 
@@ -97,7 +85,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
     for element in elements:
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
         if len(sets) > MOST_SETS:
-            raise _too_many(element.span)
+            raise _too_many(element)
     return [tuple(dict.fromkeys(keys)) for keys in sets]
 
 
@@ -112,7 +100,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
             if kind == "ROLLUP":
                 chosen = [parts[:count] for count in range(len(parts), -1, -1)]
             elif len(parts) > MOST_SETS.bit_length():
-                raise _too_many(element.span)
+                raise _too_many(element)
             else:
                 chosen = [list(some) for count in range(len(parts), -1, -1) for some in combinations(parts, count)]
             return [tuple(item for part in some for item in part) for some in chosen]
@@ -120,9 +108,9 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
             return [(element,)]
 
 
-def _too_many(span: Span) -> BindError:
+def _too_many(element: ast.Grouping) -> BindError:
     hint = "List only the needed ones in GROUPING SETS."
-    return BindError(f"too many grouping sets (maximum {MOST_SETS})", code="too-many-groupings", hint=hint, span=span)
+    return element.error(f"too many grouping sets (maximum {MOST_SETS})", "too-many-groupings", hint)
 
 
 class Groups:
@@ -187,12 +175,9 @@ class Groups:
     def ungrouped(self, column_id: str, span: Span | None) -> BindError:
         name = self.named[column_id].name
         grouped = "Add it to GROUP BY" if self.keys else f"Add GROUP BY {name}"
-        return BindError(
-            f'column "{name}" must appear in GROUP BY or be used in an aggregate',
-            code="ungrouped-column",
-            hint=f"{grouped}, or aggregate it, as in MAX({name}).",
-            span=span,
-        )
+        message = f'column "{name}" must appear in GROUP BY or be used in an aggregate'
+        hint = f"{grouped}, or aggregate it, as in MAX({name})."
+        return BindError(message, code="ungrouped-column", hint=hint, span=span)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         """`GROUPING(a, b)`: a bit for each key, 1 where it is left out."""
@@ -201,12 +186,8 @@ class Groups:
         for argument in () if isinstance(node.arguments, ast.Star) else node.arguments:
             key = scalars.bind(argument)
             if key not in self.keys:
-                raise BindError(
-                    "arguments to GROUPING must be grouping expressions",
-                    code="ungrouped-column",
-                    hint="Use expressions of GROUP BY.",
-                    span=argument.span,
-                )
+                hint = "Use expressions of GROUP BY."
+                raise argument.error("arguments to GROUPING must be grouping expressions", "ungrouped-column", hint)
             if key not in self.flags:
                 self.flags[key] = Column(self.ids.fresh("grouping"), "grouping", BIGINT)
             flag = ColumnRef(self.flags[key].id, BIGINT)
@@ -214,7 +195,7 @@ class Groups:
             value = flag if doubled is None else Call("+", (doubled, flag), BIGINT)
         if value is None:
             hint = "Write GROUPING(key)."
-            raise BindError("GROUPING must have at least one argument", code="type-mismatch", hint=hint, span=node.span)
+            raise node.error("GROUPING must have at least one argument", "type-mismatch", hint)
         return value
 
     def plan(self, source: Plan) -> Plan:

@@ -6,16 +6,20 @@ under ids of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import assert_never
 
 from strandline.core.errors import BindError
 from strandline.core.types import Column
+from strandline.logical import plan as logical
 from strandline.logical.catalog import Catalog, DerivedStream, Stream
-from strandline.logical.expressions import ColumnRef
-from strandline.logical.plan import Map, Plan
-from strandline.logical.schema import Ids, schema
+from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey, substitute
+from strandline.logical.plan import Plan
+from strandline.logical.schema import Ids, rename, schema
+from strandline.logical.tree import map_expressions, transform_up
 from strandline.sql import ast
-from strandline.sql.binder.select_list import RESERVED_OUTPUTS
+from strandline.sql.binder.scope import VALIDITY
 
 
 @dataclass(frozen=True)
@@ -34,12 +38,8 @@ class Names:
             return query
         reason = self.unreadable.get(name.name.lower())
         if reason is not None and name.name not in self.catalog:
-            raise BindError(
-                f'query "{name.name}" {reason}',
-                code="recursive-query",
-                hint="Refer only to earlier queries of WITH.",
-                span=name.span,
-            )
+            hint = "Refer only to earlier queries of WITH."
+            raise name.error(f'query "{name.name}" {reason}', "recursive-query", hint)
         stream = self.catalog.get(name.name, name.span)
         self.reads.add(stream.name)
         return stream
@@ -52,8 +52,7 @@ class Names:
         """The names within one query of a WITH: those after it are not defined yet."""
         table = tables[number].name
         if any(table.name.lower() == other.name.name.lower() for other in tables[:number]):
-            message = f'WITH query name "{table.name}" specified more than once'
-            raise BindError(message, code="duplicate-alias", span=table.span)
+            raise table.error(f'WITH query name "{table.name}" specified more than once', "duplicate-alias")
         later = {other.name.name.lower(): "is defined later" for other in tables[number + 1 :]}
         return replace(self, unreadable={**self.unreadable, **later, table.name.lower(): "refers to itself"})
 
@@ -71,25 +70,71 @@ def with_names(plan: Plan, names: tuple[ast.Identifier, ...], what: str) -> Plan
         return plan
     columns = schema(plan)
     if len(names) != len(columns):
-        raise BindError(
-            f"{what} has {len(columns)} column{'' if len(columns) == 1 else 's'}, not {len(names)}",
-            code="column-count",
-            hint="Name all columns, or none.",
-            span=names[-1].span if len(names) > len(columns) else names[0].span.to(names[-1].span),
-        )
+        message = f"{what} has {len(columns)} column{'' if len(columns) == 1 else 's'}, not {len(names)}"
+        span = names[-1].span if len(names) > len(columns) else names[0].span.to(names[-1].span)
+        raise BindError(message, code="column-count", hint="Name all columns, or none.", span=span)
     taken: set[str] = set()
     for name in names:
         if name.name.lower() in taken:
-            raise BindError(f'duplicate column "{name.name}"', code="duplicate-column", span=name.span)
-        if name.name.lower() in RESERVED_OUTPUTS:
-            raise BindError(
-                f'the output name "{name.name}" is reserved',
-                code="reserved-name",
-                hint="Every result has valid_from and valid_until; give the column another name.",
-                span=name.span,
-            )
+            raise name.error(f'duplicate column "{name.name}"', "duplicate-column")
+        if name.name.lower() in VALIDITY:
+            hint = "Every result has valid_from and valid_until; give the column another name."
+            raise name.error(f'the output name "{name.name}" is reserved', "reserved-name", hint)
         taken.add(name.name.lower())
     ids = Ids()
     ids.used = {column.id.split("#")[0]: 1 for column in columns}
     renamed = (Column(ids.fresh(name.name), name.name, c.type) for name, c in zip(names, columns, strict=True))
-    return Map(tuple((column, ColumnRef(c.id, c.type)) for column, c in zip(renamed, columns, strict=True)), plan)
+    return logical.Map(rename(columns, tuple(renamed)), plan)
+
+
+def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
+    """The same plan under other ids, so that both can be in one plan."""
+    names: dict[str, str] = {}
+    refs: dict[str, Expression] = {}
+
+    def define(column: Column) -> Column:
+        # A Map below an Aggregate passes columns on under their ids: the same id is the same column.
+        if column.id not in names:
+            names[column.id] = fresh(column.id)
+        refs[column.id] = ColumnRef(names[column.id], column.type)
+        return replace(column, id=names[column.id])
+
+    def renamed(column: ColumnRef) -> ColumnRef:
+        return replace(column, id=names[column.id])
+
+    def sorted_by(order: tuple[SortKey, ...]) -> tuple[SortKey, ...]:
+        return tuple(replace(key, column=renamed(key.column)) for key in order)
+
+    def aggregate(call: AggregateCall) -> AggregateCall:
+        argument = None if call.argument is None else renamed(call.argument)
+        return replace(call, argument=argument, order=sorted_by(call.order))
+
+    def change(node: Plan) -> Plan:
+        node = map_expressions(node, lambda value: substitute(value, refs))
+        match node:
+            case logical.Scan() | logical.Union() | logical.SetOperation():
+                return replace(node, columns=tuple(map(define, node.columns)))
+            case logical.Map(outputs, source):
+                return logical.Map(tuple((define(column), value) for column, value in outputs), source)
+            case logical.MarkJoin(mark):
+                return replace(node, mark=define(mark))
+            case logical.Apply(_, column):
+                return replace(node, column=None if column is None else define(column))
+            case logical.Aggregate(keys, aggregates, source):
+                calls = tuple((define(column), aggregate(call)) for column, call in aggregates)
+                return logical.Aggregate(tuple(names[key] for key in keys), calls, source)
+            case logical.CountWindow(partition) | logical.SessionWindow(partition):
+                return replace(node, partition=tuple(names[key] for key in partition))
+            case logical.TopRows(partition, order):
+                return replace(node, partition=tuple(names[key] for key in partition), order=sorted_by(order))
+            case logical.Rank(place, partition, order):
+                partition, order = tuple(names[key] for key in partition), sorted_by(order)
+                return replace(node, place=define(place), partition=partition, order=order)
+            case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
+                return node
+            case logical.TimeWindow() | logical.Distinct() | logical.Granularity() | logical.Changes():
+                return node
+            case _:
+                assert_never(node)
+
+    return transform_up(plan, change)

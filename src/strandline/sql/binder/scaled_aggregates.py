@@ -20,7 +20,6 @@ from strandline.core.errors import BindError, Span
 from strandline.core.types import DOUBLE
 from strandline.logical.catalog import WEIGHT
 from strandline.sql import ast
-from strandline.sql.binder.syntax import own_nodes, rewrite
 
 SCALED: Final = {
     "scaled_count": "The number of rows, or of values, as it would be with those that shedding dropped; a DOUBLE.",
@@ -33,13 +32,13 @@ _TWO_SIDED: Final = "1.96"  # standard deviations to either side, that leave one
 
 def rescaled(select: ast.Select) -> ast.Select:
     """A SELECT in which these aggregates are sums over weights, and whose streams have weights for them."""
-    called = [node for node in own_nodes((select.items, select.having, select.qualify)) if _is_scaled(node)]
+    called = [node for node in ast.own_nodes((select.items, select.having, select.qualify)) if _is_scaled(node)]
     if not called:
         return select
     tables = list(_tables(select.tables))
     for table in tables:
         if not isinstance(table, ast.StreamTable):
-            raise _not_a_source(called[0], table.span)
+            raise not_weighted(table, called[0].name.name.upper())
     for call in called:
         _check(call, len(tables))
     names = [table.alias or table.name for table in tables if isinstance(table, ast.StreamTable)]
@@ -56,7 +55,7 @@ def rescaled(select: ast.Select) -> ast.Select:
         return _meant(node, names) if _is_scaled(node) else node
 
     parts: dict[str, Any] = {name: getattr(select, name) for name in ("tables", "having", "qualify")} | {"items": items}
-    return replace(select, **{name: rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
+    return replace(select, **{name: ast.rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
 
 
 def as_if_whole(tree: Any) -> Any:
@@ -71,48 +70,29 @@ def as_if_whole(tree: Any) -> Any:
         name = ast.Identifier(call.name.name.lower().removeprefix("scaled_"), span=at)
         return ast.Cast(replace(call, name=name), ast.TypeName(DOUBLE, span=at), span=at)
 
-    return rewrite(tree, plain)
+    return ast.rewrite(tree, plain)
 
 
-def not_weighted(table: ast.StreamTable) -> BindError:
-    return _not_a_source(None, table.span)
-
-
-def _not_a_source(call: ast.FunctionCall | None, span: Span) -> BindError:
-    name = "SCALED_COUNT and the like" if call is None else call.name.name.upper()
-    return BindError(
-        f"{name} needs a stream with a source",
-        code="scaled-over-query",
-        hint="Rows are dropped at sources: name the stream itself in FROM.",
-        span=span,
-    )
+def not_weighted(table: ast.Node, aggregate: str = "SCALED_COUNT and the like") -> BindError:
+    hint = "Rows are dropped at sources: name the stream itself in FROM."
+    return table.error(f"{aggregate} needs a stream with a source", "scaled-over-query", hint)
 
 
 def _check(call: ast.FunctionCall, tables: int) -> None:
     name = call.name.name.lower()
     if call.distinct or call.order or call.within:
-        raise BindError(
-            f"{name.upper()} does not take DISTINCT or ORDER BY",
-            code="scaled-distinct",
-            hint="Remove it: the number of dropped distinct values cannot be estimated from the rest.",
-            span=call.span,
-        )
+        hint = "Remove it: the number of dropped distinct values cannot be estimated from the rest."
+        raise call.error(f"{name.upper()} does not take DISTINCT or ORDER BY", "scaled-distinct", hint)
     fits = "count" in name if isinstance(call.arguments, ast.Star) else len(call.arguments) == 1
     if not fits:
-        raise BindError(
-            f"{name.upper()} takes one argument",
-            code="function-arguments",
-            hint=f"Write {name}({'*' if 'count' in name else 'x'}).",
-            span=call.span,
-        )
+        hint = f"Write {name}({'*' if 'count' in name else 'x'})."
+        raise call.error(f"{name.upper()} takes one argument", "function-arguments", hint)
     if name.endswith("_error") and tables > 1:
-        raise BindError(
-            f"{name.upper()} cannot be used over a join",
-            code="error-over-join",
-            hint="Results that share a row are lost together, so the error would be underestimated. Use it over one "
-            "stream; scaled_count and scaled_sum are unbiased over joins, too.",
-            span=call.span,
+        hint = (
+            "Results that share a row are lost together, so the error would be underestimated. Use it over one "
+            "stream; scaled_count and scaled_sum are unbiased over joins, too."
         )
+        raise call.error(f"{name.upper()} cannot be used over a join", "error-over-join", hint)
 
 
 def _meant(call: ast.FunctionCall, names: list[ast.Identifier]) -> ast.Expression:

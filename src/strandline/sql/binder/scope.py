@@ -72,12 +72,8 @@ class Scope:
         relations = named if name.qualifier is not None else list(self.relations)
         instant = relations[0].validity[VALIDITY.index(word)] if len(relations) == 1 else None
         if instant is None and (named or name.qualifier is None):
-            raise BindError(
-                f"{word} is not defined for these rows",
-                code="validity",
-                hint="It is defined for a single stream in a time window; for several streams, write name.valid_from.",
-                span=name.span,
-            )
+            hint = "It is defined for a single stream in a time window; for several streams, write name.valid_from."
+            raise name.error(f"{word} is not defined for these rows", "validity", hint)
         return instant
 
     def _has_column(self, name: ast.ColumnName) -> bool:
@@ -90,12 +86,9 @@ class Scope:
         taken = {relation.alias.lower() for relation in self.relations}
         for relation in other.relations:
             if relation.alias.lower() in taken:
-                raise BindError(
-                    f'stream name "{relation.alias}" specified more than once',
-                    code="duplicate-alias",
-                    hint=f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other.",
-                    span=relation.span,
-                )
+                message = f'stream name "{relation.alias}" specified more than once'
+                hint = f"Give one of them an alias: {relation.stream or '(SELECT …)'} AS other."
+                raise BindError(message, code="duplicate-alias", hint=hint, span=relation.span)
         return Scope(self.relations + other.relations)
 
     def matches(self, name: ast.Identifier) -> list[tuple[Relation, Column]]:
@@ -114,17 +107,16 @@ class Scope:
             if qualifier.matches(relation.alias):
                 return relation
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
-        hint = suggestion(qualifier.name, [r.alias for r in self.relations if r.is_named], "Names are")
-        raise BindError(
-            f'missing FROM-clause entry for "{qualifier.name}"',
-            code="unknown-alias",
-            hint=f'Use its alias "{renamed[0]}".' if renamed else hint,
-            span=qualifier.span,
-        )
+        names = [r.alias for r in self.relations if r.is_named]
+        hint = f'Use its alias "{renamed[0]}".' if renamed else suggestion(qualifier.name, names, "Names are")
+        raise qualifier.error(f'missing FROM-clause entry for "{qualifier.name}"', "unknown-alias", hint)
 
     def column(self, name: ast.ColumnName) -> Column:
-        """The column that a name means: one of its own query, else one of the query around it."""
-        if self.outer is not None and not self._is_own(name):
+        """The column that a name means: one of its own query, else one of the query around it.
+
+        If it belongs to none, this one reports the error.
+        """
+        if self.outer is not None and not self._has(name) and self.outer._has_around(name):
             return self.outer.column(name)
         if name.qualifier is None:
             matches = self.matches(name.column)
@@ -134,21 +126,9 @@ class Scope:
         if not matches:
             raise self._unknown(name)
         if len(matches) > 1:
-            qualified = " or ".join(
-                f"{relation.alias}.{column.name}" for relation, column in matches if relation.is_named
-            )
-            raise BindError(
-                f'column "{name.column.name}" is ambiguous',
-                code="ambiguous-column",
-                hint=f"Write {qualified}.",
-                span=name.span,
-            )
+            qualified = " or ".join(f"{r.alias}.{column.name}" for r, column in matches if r.is_named)
+            raise name.error(f'column "{name.column.name}" is ambiguous', "ambiguous-column", f"Write {qualified}.")
         return matches[0][1]
-
-    def _is_own(self, name: ast.ColumnName) -> bool:
-        """True if the name belongs to this query, or to none: then this one reports the error."""
-        assert self.outer is not None
-        return self._has(name) or not self.outer._has_around(name)
 
     def _has(self, name: ast.ColumnName) -> bool:
         if name.qualifier is not None:
@@ -161,12 +141,8 @@ class Scope:
     def _unknown(self, name: ast.ColumnName) -> BindError:
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
         where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
-        return BindError(
-            f'column "{name.column.name}" does not exist{where}',
-            code="unknown-column",
-            hint=suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are"),
-            span=name.column.span,
-        )
+        hint = suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are")
+        return name.column.error(f'column "{name.column.name}" does not exist{where}', "unknown-column", hint)
 
 
 def suggestion(unknown_name: str, candidates: Iterable[str], otherwise: str) -> str:

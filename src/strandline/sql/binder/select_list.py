@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from strandline.core.errors import BindError, Span
+from strandline.core.errors import Span
 from strandline.functions.signatures import OF_ARRAYS
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.sql import ast
 from strandline.sql.binder.literals import article
-from strandline.sql.binder.scope import Scope
+from strandline.sql.binder.scope import VALIDITY, Scope
 
-RESERVED_OUTPUTS: Final = ("valid_from", "valid_until")
 # Stars multiply: each of `SELECT *, * FROM …` doubles the columns that it reads.
 MAX_COLUMNS: Final = 2_000
 
@@ -37,21 +36,13 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
     for item in items:
         expanded = _expanded(item.value, scope)
         if len(outputs) + len(expanded) > MAX_COLUMNS:
-            raise BindError(
-                f"the query has more than {MAX_COLUMNS:,} columns",
-                code="too-large",
-                hint="List the needed columns.",
-                span=item.span,
-            )
+            hint = "List the needed columns."
+            raise item.error(f"the query has more than {MAX_COLUMNS:,} columns", "too-large", hint)
         for node in expanded:
             name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
-            if name.lower() in RESERVED_OUTPUTS:
-                raise BindError(
-                    f'the output name "{name}" is reserved',
-                    code="reserved-name",
-                    hint="Every result has valid_from and valid_until; give the column another name with AS.",
-                    span=item.alias.span if item.alias else item.span,
-                )
+            if name.lower() in VALIDITY:
+                hint = "Every result has valid_from and valid_until; give the column another name with AS."
+                raise (item.alias or item).error(f'the output name "{name}" is reserved', "reserved-name", hint)
             outputs.append(Output(node, names.unused(name), item.span))
     return outputs
 
@@ -117,12 +108,8 @@ def listed_column(node: ast.Expression, named: Sequence[tuple[str, Listed]]) -> 
     match node:
         case ast.Number(digits) if digits.isdecimal():
             if len(digits) > 9 or not 1 <= int(digits) <= len(named):
-                raise BindError(
-                    f"ORDER BY position {digits} is not in the SELECT list",
-                    code="order-by-output",
-                    hint=f"Positions go from 1 to {len(named)}.",
-                    span=node.span,
-                )
+                hint = f"Positions go from 1 to {len(named)}."
+                raise node.error(f"ORDER BY position {digits} is not in the SELECT list", "order-by-output", hint)
             return named[int(digits) - 1][1]
         case ast.ColumnName(None, column):
             return next((output for name, output in named if column.matches(name)), None)
@@ -137,7 +124,5 @@ def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
     """The column of ORDER BY that an element of it has become."""
     if column.type.element is not None:
-        raise BindError(
-            f"cannot ORDER BY {article(column.type)}", code="type-mismatch", hint=OF_ARRAYS, span=item.value.span
-        )
+        raise item.value.error(f"cannot ORDER BY {article(column.type)}", "type-mismatch", OF_ARRAYS)
     return SortKey(column, item.descending, item.nulls_first)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from strandline.core.errors import BindError, Span
+from strandline.core.errors import Span
 from strandline.core.types import BOOLEAN, Column
 from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expression, Literal, columns_of, conjuncts
 from strandline.logical.plan import Aggregate, Apply, ApplyKind, Distinct, Filter, Map, Plan, TopRows
@@ -132,8 +132,7 @@ class ClauseScalars(Scalars):
 
 def _check_one_column(outputs: list[Operand], hint: str, query: ast.Query) -> None:
     if len(outputs) != 1:
-        message = f"subquery must return one column, found {len(outputs)}"
-        raise BindError(message, code="subquery-columns", hint=hint, span=query.span)
+        raise query.error(f"subquery must return one column, found {len(outputs)}", "subquery-columns", hint)
 
 
 def _check_at_most_one_row(query: ast.Query, plan: Plan, scope: Scope) -> None:
@@ -146,9 +145,7 @@ def _check_at_most_one_row(query: ast.Query, plan: Plan, scope: Scope) -> None:
         )
         if isinstance(query, ast.Ordered) and query.limit == 1:
             hint = "LIMIT 1 keeps ties. Order by the value too: (SELECT x FROM … ORDER BY y, x LIMIT 1)."
-        raise BindError(
-            "a scalar subquery may return more than one row", code="subquery-rows", hint=hint, span=query.span
-        )
+        raise query.error("a scalar subquery may return more than one row", "subquery-rows", hint)
 
 
 def _is_first_value(plan: Plan) -> bool:

@@ -7,9 +7,8 @@ rows need not be counted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TypeAlias
 
-from strandline.core.errors import BindError
 from strandline.core.types import BIGINT, NULL, VARCHAR, Column
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Map, Plan, Rank
@@ -19,15 +18,8 @@ from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, sort_key
-from strandline.sql.binder.syntax import Tree, own_nodes, rewrite
 
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """Sort order of a ranking: two equal RANK() are one column."""
-
-    partition: tuple[ColumnRef, ...]
-    order: tuple[SortKey, ...]
+Ranking: TypeAlias = tuple[tuple[ColumnRef, ...], tuple[SortKey, ...]]  # partition and order
 
 
 class Ranks:
@@ -36,19 +28,19 @@ class Ranks:
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
         self.computed: dict[Expression, Column] = {}  # keys that are no columns yet
-        self.places: dict[_Order, Column] = {}
+        self.places: dict[Ranking, Column] = {}  # two equal RANK() are one column
         self._inside = False
 
     def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
         """The column that will have the place of each row; `scalars` binds the keys."""
         if self._inside:
             hint = "Compute the inner RANK() in a subquery in FROM."
-            raise BindError("RANK() calls cannot be nested", code="misplaced-rank", hint=hint, span=node.span)
+            raise node.error("RANK() calls cannot be nested", "misplaced-rank", hint)
         self._inside = True
         partition = tuple(dict.fromkeys(self._key(scalars.key(key)) for key in node.partition))
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
-        ranking = _Order(partition, order)
+        ranking = partition, order
         if ranking not in self.places:
             self.places[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
         return ColumnRef(self.places[ranking].id, BIGINT)
@@ -66,17 +58,17 @@ class Ranks:
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
             source = Map((*pass_on(schema(source)), *keys), source)
-        for ranking, rank_column in self.places.items():
-            source = Rank(rank_column, tuple(key.id for key in ranking.partition), ranking.order, None, source)
+        for (partition, order), rank_column in self.places.items():
+            source = Rank(rank_column, tuple(key.id for key in partition), order, None, source)
         return source
 
 
 def is_ranking(select: ast.Select) -> bool:
     """Whether a SELECT asks for the places of its rows."""
-    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in own_nodes(select.items))
+    return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in ast.own_nodes(select.items))
 
 
-def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
+def over_outputs(tree: ast.Tree, outputs: list[Output], scope: Scope) -> ast.Tree:
     """A condition of QUALIFY with outputs written out: a name is a column of the input if there is one, else that."""
 
     def written_out(node: ast.Node) -> ast.Node:
@@ -84,4 +76,4 @@ def over_outputs(tree: Tree, outputs: list[Output], scope: Scope) -> Tree:
             return node
         return next((output.node for output in outputs if node.column.matches(output.name)), node)
 
-    return rewrite(tree, written_out, into_queries=False)
+    return ast.rewrite(tree, written_out, into_queries=False)

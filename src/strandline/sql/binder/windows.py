@@ -1,24 +1,29 @@
-"""Binding of windows and granularities."""
+"""Binding of windows and granularities, and of `valid_from` and `valid_until` in expressions.
+
+These two are the interval of a row in the window through which it is read. Both follow from the row's own time, so they
+are expressions over its time column.
+"""
 
 from __future__ import annotations
 
-from typing import assert_never
+from datetime import datetime
+from typing import Final, TypeAlias, assert_never
 
-from strandline.core.errors import BindError
+from strandline.core.errors import BindError, Span
 from strandline.core.temporal import show_duration
-from strandline.logical.plan import (
-    Aggregate,
-    CountWindow,
-    Granularity,
-    Plan,
-    Scan,
-    SessionWindow,
-    TimeWindow,
-)
+from strandline.core.types import INTERVAL, TIMESTAMP, Column
+from strandline.logical.catalog import BaseStream
+from strandline.logical.expressions import Cast, ColumnRef, Expression, Literal
+from strandline.logical.plan import Aggregate, CountWindow, Granularity, Plan, Scan, SessionWindow, TimeWindow
 from strandline.logical.properties.temporal import granule, is_point_stream
 from strandline.logical.tree import walk
 from strandline.sql import ast
+from strandline.sql.binder.expressions import Operand, call
 from strandline.sql.binder.scope import Scope
+
+Validity: TypeAlias = tuple[Expression | None, Expression | None]
+
+EPOCH: Final = Literal(datetime(1970, 1, 1), TIMESTAMP)
 
 
 def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> Plan:
@@ -68,13 +73,8 @@ def granular(plan: Plan, granularity: ast.Duration | None) -> Plan:
     if granularity is None:
         return plan
     below = granule(plan)
-    if below is not None and granularity.microseconds % below:
-        raise BindError(
-            f"{show_duration(granularity.microseconds)} is not a multiple of the granularity {show_duration(below)}",
-            code="granularity",
-            hint=f"Use a multiple of {show_duration(below)}.",
-            span=granularity.span,
-        )
+    if below is not None:
+        _check_multiple(granularity, below)
     return Granularity(granularity.microseconds, plan)
 
 
@@ -84,12 +84,9 @@ def _columns(partition: tuple[ast.ColumnName, ...], scope: Scope) -> tuple[str, 
 
 def _check_multiple(length: ast.Duration, granule_us: int) -> None:
     if length.microseconds % granule_us:
-        raise BindError(
-            f"{show_duration(length.microseconds)} is not a multiple of the granularity {show_duration(granule_us)}",
-            code="granularity",
-            hint=f"Use a multiple of {show_duration(granule_us)}.",
-            span=length.span,
-        )
+        granularity = show_duration(granule_us)
+        message = f"{show_duration(length.microseconds)} is not a multiple of the granularity {granularity}"
+        raise length.error(message, "granularity", f"Use a multiple of {granularity}.")
 
 
 def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
@@ -126,3 +123,62 @@ def _lengthens(node: Plan) -> bool:
     if isinstance(node, Scan):
         return node.intervals
     return isinstance(node, TimeWindow | CountWindow | SessionWindow | Granularity | Aggregate)
+
+
+# ---- valid_from and valid_until --------------------------------------------------------------------------------------
+
+
+def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamTable) -> Validity:
+    """Both, as far as they are known when the row comes: how long a window by rows keeps it is not."""
+    by_name = {column.name: ColumnRef(column.id, column.type) for column in columns}
+    if stream.time_column is None:
+        return None, None
+    begin = _instant(by_name[stream.time_column], table.span)
+    end: Expression | None = None
+    if stream.end_column is not None:
+        end = _instant(by_name[stream.end_column], table.span)
+    else:
+        match table.window:
+            case None | ast.NowWindow():
+                end = _later(begin, 1, table.span)
+            case ast.RangeWindow(length, slide):
+                step = slide.microseconds if slide else 1
+                if length is not None:
+                    end = _move(_later(begin, length.microseconds, table.span), step, table.span)
+                begin = _move(begin, step, table.span)
+            case ast.RowsWindow(_, _, slide_rows) if slide_rows > 1:
+                return None, None
+    if table.granularity is None:
+        return begin, end
+    granule = table.granularity.microseconds
+    rounded = [None if at is None else _up(at, granule, table.span) for at in (begin, end)]
+    return rounded[0], rounded[1]
+
+
+def _instant(time: ColumnRef, span: Span) -> Expression:
+    match time.type.name:
+        case "TIMESTAMP":
+            return time
+        case "DATE":
+            return Cast(time, TIMESTAMP)
+    return _call("+", EPOCH, _call("*", time, Literal(1, INTERVAL), span=span), span=span)
+
+
+def _later(at: Expression, microseconds: int, span: Span) -> Expression:
+    return _call("+", at, Literal(microseconds, INTERVAL), span=span)
+
+
+def _move(at: Expression, slide: int, span: Span) -> Expression:
+    """The first instant from `at` on at which a window moves: one before a multiple of its slide."""
+    if slide == 1:
+        return at
+    return _later(_call("date_bin", Literal(slide, INTERVAL), at, EPOCH, span=span), slide - 1, span)
+
+
+def _up(at: Expression, granule: int, span: Span) -> Expression:
+    """The first border of a granule from `at` on."""
+    return _call("date_bin", Literal(granule, INTERVAL), _later(at, granule - 1, span), EPOCH, span=span)
+
+
+def _call(function: str, *values: Expression, span: Span) -> Expression:
+    return call(function, [Operand(value, span) for value in values], span)

@@ -49,17 +49,10 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | 
             feature = f"{tokens.token.keyword} in {name.name}(…)"
             raise tokens.unsupported(feature, "Separate the arguments by commas.")
     tokens.expect(")")
-    within = _parse_within_group(tokens) if tokens.accept("WITHIN", "GROUP") else ()
+    within = tokens.parse_enclosed(expressions.parse_order_by) if tokens.accept("WITHIN", "GROUP") else ()
     condition = _parse_condition(tokens) if tokens.accept("FILTER", "(") else None
     called = ast.FunctionCall(name, arguments, condition, distinct, order, within, span=tokens.since(name))
     return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
-
-
-def _parse_within_group(tokens: TokenStream) -> tuple[ast.SortItem, ...]:
-    tokens.expect("(")
-    order = expressions.parse_order_by(tokens)
-    tokens.expect(")")
-    return order
 
 
 def _parse_condition(tokens: TokenStream) -> ast.Expression:

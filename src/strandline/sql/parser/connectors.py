@@ -101,10 +101,7 @@ def _parse_hint(tokens: TokenStream) -> ast.Hint:
     else:
         name, column = tokens.expect_name("rate or distinct(column)"), None
     tokens.expect("=", hint="Write WITH (rate = 5000, distinct(k) = 100).")
-    number = tokens.token
-    if number.kind is not Kind.NUMBER:
-        raise tokens.unexpected("a number")
-    tokens.advance()
+    number = tokens.expect_number("a number")
     if not float(number.value) > 0:
         raise tokens.error(f"{name.name} must be greater than 0", "out-of-range", number.span)
     return ast.Hint(name, column, float(number.value), span=tokens.since(start))

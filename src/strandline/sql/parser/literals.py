@@ -23,10 +23,7 @@ _AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-
 
 
 def parse_whole_number(tokens: TokenStream, description: str, minimum: int, maximum: int) -> int:
-    token = tokens.token
-    if token.kind is not Kind.NUMBER:
-        raise tokens.unexpected(description)
-    tokens.advance()
+    token = tokens.expect_number(description)
     if not token.value.isdecimal() or len(token.value) > 18 or not minimum <= int(token.value) <= maximum:
         raise tokens.error(
             f"{description} must be a whole number from {minimum} to {maximum}", "out-of-range", token.span
@@ -40,10 +37,7 @@ def parse_row_count(tokens: TokenStream, description: str) -> int:
 
 def parse_percent(tokens: TokenStream, description: str) -> float:
     """`n PERCENT`, as a share."""
-    number = tokens.token
-    if number.kind is not Kind.NUMBER:
-        raise tokens.unexpected(f"a number: {description}")
-    tokens.advance()
+    number = tokens.expect_number(f"a number: {description}")
     tokens.expect("PERCENT")
     if not 0 < float(number.value) <= 100:
         raise tokens.error("a percentage is more than 0 and at most 100", "out-of-range", number.span)
@@ -91,10 +85,8 @@ def parse_interval(tokens: TokenStream) -> int:
     if start.kind is Kind.TEXT:
         return _parse_interval_text(tokens)
     sign = tokens.advance().value if tokens.sees_any(("-", "+")) else ""
-    if tokens.token.kind is not Kind.NUMBER:
-        expected = "a number or a text after INTERVAL" if explicit else "a duration"
-        raise tokens.unexpected(expected, "Write a number and a unit, as in 10 SECONDS.")
-    number = tokens.advance().value
+    expected = "a number or a text after INTERVAL" if explicit else "a duration"
+    number = tokens.expect_number(expected, "Write a number and a unit, as in 10 SECONDS.").value
     return microseconds_of([(sign + number, _parse_unit(tokens))], tokens.since(start))
 
 
@@ -150,6 +142,10 @@ def amounts_of(text: str) -> list[tuple[str, str]] | None:
 
 def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
     """The sum of (number, unit) pairs, which must be a whole number of microseconds."""
+
+    def bad_duration(message: str, hint: str) -> ParseError:
+        return ParseError(message, code="bad-duration", hint=hint, span=span)
+
     total = Fraction(0)
     for number, unit in amounts:
         size = unit_size(unit)
@@ -158,14 +154,11 @@ def microseconds_of(amounts: list[tuple[str, str]], span: Span) -> int:
             raise ParseError(f"unknown unit of time {unit}", code="unknown-unit", hint=hint, span=span)
         if len(number) > 2 * MAX_PRECISION or "e" in number.lower():
             hint = "Write it without an exponent, in a larger or smaller unit."
-            raise ParseError("the duration must be a plain number", code="bad-duration", hint=hint, span=span)
+            raise bad_duration("the duration must be a plain number", hint)
         total += Fraction(number) * size
     if total.denominator != 1:
         hint = "Time has a resolution of one microsecond."
-        raise ParseError(
-            "the duration must be a whole number of microseconds", code="bad-duration", hint=hint, span=span
-        )
+        raise bad_duration("the duration must be a whole number of microseconds", hint)
     if abs(total) > MAX_DURATION_US:
-        hint = "Use at most 70,000 years."
-        raise ParseError("duration out of range", code="bad-duration", hint=hint, span=span)
+        raise bad_duration("duration out of range", "Use at most 70,000 years.")
     return int(total)

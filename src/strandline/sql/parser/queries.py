@@ -38,11 +38,7 @@ def parse_query(tokens: TokenStream) -> ast.Query:
 
 
 def parse_enclosed_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
-    """A query in parentheses."""
-    tokens.expect("(", hint=hint)
-    query = parse_query(tokens)
-    tokens.expect(")")
-    return query
+    return tokens.parse_enclosed(parse_query, hint)
 
 
 def sees_query(tokens: TokenStream) -> bool:

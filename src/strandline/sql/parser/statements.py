@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Callable
 from typing import Final
 
 from strandline.core.errors import ParseError, Span
@@ -11,17 +12,17 @@ from strandline.sql import ast
 from strandline.sql.lexer import RESERVED, Token, words
 from strandline.sql.parser.connectors import parse_connector, parse_source_stream
 from strandline.sql.parser.literals import parse_percent
-from strandline.sql.parser.queries import parse_column_names, parse_query, sees_changes, sees_query
+from strandline.sql.parser.queries import parse_column_names, parse_query, sees_query
 from strandline.sql.parser.tables import parse_system_name
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 from strandline.sql.parser.types import parse_type_name
 
-STATEMENTS: Final = ("SELECT", "WITH", "CREATE", "DROP", "EXPLAIN", "SHOW", "DESCRIBE", "SET")
 OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
 LISTS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
 
 _STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW, DESCRIBE and SET."
 _SINK_HINT: Final = "Write CREATE SINK name INTO parquet('directory') AS SELECT …."
+_MOST_DROPPED: Final = "the percentage of rows that may be dropped"
 _DROP_HINT: Final = "Write DROP STREAM name, DROP VIEW name or DROP SINK name."
 
 
@@ -80,26 +81,14 @@ def _check_height(statement: ast.Statement) -> None:
 
 
 def _parse_statement(tokens: TokenStream) -> ast.Statement:
-    match tokens.token.keyword:
-        case "SELECT" | "WITH" | "(":
-            return _parse_running_query(tokens)
-        case "CREATE":
-            return _parse_create(tokens)
-        case "DROP":
-            return _parse_drop(tokens)
-        case "EXPLAIN":
-            return _parse_explain(tokens)
-        case "SHOW":
-            return _parse_show(tokens)
-        case "DESCRIBE":
-            return _parse_describe(tokens)
-        case "SET":
-            return _parse_set(tokens)
-        case word if word in OTHER_STATEMENTS:
-            raise tokens.unsupported(word, _STATEMENT_HINT)
-    if sees_changes(tokens):
+    if sees_query(tokens):
         return _parse_running_query(tokens)
-    near = difflib.get_close_matches(tokens.token.keyword, STATEMENTS, n=1)
+    word = tokens.token.keyword
+    if word in _PARSERS:
+        return _PARSERS[word](tokens)
+    if word in OTHER_STATEMENTS:
+        raise tokens.unsupported(word, _STATEMENT_HINT)
+    near = difflib.get_close_matches(word, STATEMENTS, n=1)
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
 
@@ -115,10 +104,8 @@ def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
     start = tokens.token
     if not tokens.accept("ALLOW", "SHEDDING"):
         return None
-    max_fraction = (
-        parse_percent(tokens, "the percentage of rows that may be dropped") if tokens.accept("UP", "TO") else 1.0
-    )
-    return ast.Shedding(max_fraction, span=tokens.since(start))
+    most = parse_percent(tokens, _MOST_DROPPED) if tokens.accept("UP", "TO") else 1.0
+    return ast.Shedding(most, span=tokens.since(start))
 
 
 def _parse_set(tokens: TokenStream) -> ast.Set:
@@ -131,7 +118,7 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
         return ast.Set("CAPACITY", value, span=tokens.since(start))
     tokens.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
     if tokens.accept("UP", "TO"):
-        value = parse_percent(tokens, "the percentage of rows that may be dropped")
+        value = parse_percent(tokens, _MOST_DROPPED)
     elif not tokens.accept("OFF"):
         tokens.expect("ON", hint="Write SET SHEDDING ON, OFF, or UP TO 40 PERCENT.")
         value = 1.0
@@ -237,3 +224,14 @@ def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
     if not cascade:
         tokens.accept("RESTRICT")  # the default
     return ast.Drop(kind, name, if_exists, cascade, span=tokens.since(start))
+
+
+_PARSERS: Final[dict[str, Callable[[TokenStream], ast.Statement]]] = {
+    "CREATE": _parse_create,
+    "DROP": _parse_drop,
+    "EXPLAIN": _parse_explain,
+    "SHOW": _parse_show,
+    "DESCRIBE": _parse_describe,
+    "SET": _parse_set,
+}
+STATEMENTS: Final = ("SELECT", "WITH", *_PARSERS)

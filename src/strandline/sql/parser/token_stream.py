@@ -86,6 +86,11 @@ class TokenStream:
         hint = f'A name that is also a keyword needs quotes: "{token.value}".' if token.keyword in RESERVED else None
         raise self.unexpected(description, hint)
 
+    def expect_number(self, description: str, hint: str | None = None) -> Token:
+        if self.token.kind is not Kind.NUMBER:
+            raise self.unexpected(description, hint)
+        return self.advance()
+
     def parse_list(self, parse_element: Callable[[TokenStream], T]) -> tuple[T, ...]:
         """One or more elements, separated by commas."""
         elements = [parse_element(self)]
@@ -93,12 +98,15 @@ class TokenStream:
             elements.append(parse_element(self))
         return tuple(elements)
 
-    def parse_enclosed_list(self, parse_element: Callable[[TokenStream], T], hint: str | None = None) -> tuple[T, ...]:
-        """The same in parentheses."""
+    def parse_enclosed(self, parse_content: Callable[[TokenStream], T], hint: str | None = None) -> T:
+        """What stands in parentheses."""
         self.expect("(", hint=hint)
-        elements = self.parse_list(parse_element)
+        content = parse_content(self)
         self.expect(")")
-        return elements
+        return content
+
+    def parse_enclosed_list(self, parse_element: Callable[[TokenStream], T], hint: str | None = None) -> tuple[T, ...]:
+        return self.parse_enclosed(lambda tokens: tokens.parse_list(parse_element), hint)
 
     def find_closing(self, ahead: int = 0) -> int:
         """How far ahead stands the parenthesis that closes the one at `ahead`, or else the end of the text."""

@@ -23,7 +23,6 @@ import pyarrow as pa
 
 from strandline.core.errors import SourceError
 
-SHOWN_BYTES: Final = 1_000  # of a bad unit that are kept
 _STEP: Final = 2**18  # bytes per read of a decompressor
 _COMPRESSIONS: Final = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd": "zstd", ".bz2": "bz2"}
 
@@ -31,21 +30,9 @@ _COMPRESSIONS: Final = {".gz": "gzip", ".gzip": "gzip", ".zst": "zstd", ".zstd":
 _SINGLE_BYTE_BREAKS: Final = frozenset(
     codecs.lookup(name).name
     for name in [
-        *(
-            "utf-8",
-            "utf-8-sig",
-            "ascii",
-            "latin-1",
-            "koi8-r",
-            "koi8-u",
-            "mac-roman",
-            "cp437",
-            "cp850",
-            "cp852",
-            "cp866",
-        ),
+        *("utf-8", "utf-8-sig", "ascii", "latin-1", "koi8-r", "koi8-u", "mac-roman"),
         *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 9, 10, 13, 14, 15, 16)),
-        *(f"cp{number}" for number in (1250, 1251, 1252, 1253, 1254, 1255, 1256, 1257, 1258, 874, 932, 949)),
+        *(f"cp{number}" for number in (437, 850, 852, 866, 874, 932, 949, *range(1250, 1259))),
         *("shift_jis", "euc_jp", "euc_kr", "gb2312", "gbk", "gb18030", "big5"),
     ]
 )
@@ -114,8 +101,8 @@ class FileFormat:
         return self.compression is None and self.encoding not in _WIDE
 
     def decode(self, data: bytes) -> bytes:
-        """Bytes of a seekable file in UTF-8."""
-        if self.encoding in ("utf-8", "ascii"):
+        """Content in UTF-8, which that of a file without seeking is already."""
+        if not self.seekable or self.encoding in ("utf-8", "ascii"):
             return data
         return data.decode(self.encoding, _MARK).encode("utf-8", "surrogatepass")
 
@@ -213,19 +200,6 @@ class _Decompressed:
         return data
 
 
-class _StaysOpen(io.RawIOBase):
-    """A file that its reader does not close."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        return self._file.read(size)
-
-
 class _Zstandard:
     """Decompressed zstd content. The library drops the output of a failing call: the end is read in ever smaller
     steps."""
@@ -237,8 +211,9 @@ class _Zstandard:
         self._open()
 
     def _open(self) -> None:
-        self._file.seek(0)
-        self._stream = pa.CompressedInputStream(pa.PythonFile(_StaysOpen(self._file), mode="r"), "zstd")
+        raw = io.FileIO(self._file.fileno(), closefd=False)  # the library closes what it has read
+        raw.seek(0)
+        self._stream = pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), "zstd")
 
     def read(self, size: int, /) -> bytes:
         while True:
@@ -339,11 +314,6 @@ def read_range(path: str, form: FileFormat, begin: int, end: int) -> bytes:
 
 
 # What is kept of it
-
-
-def show_bytes(data: bytes) -> str:
-    """The beginning of bad bytes as a text; a byte that is no text is written as \\xff."""
-    return data[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
 
 
 _WHOLE_BYTES: Final = 2**20

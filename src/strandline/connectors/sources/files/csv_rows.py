@@ -10,11 +10,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
-from strandline.connectors.sources.conversion import conform
-from strandline.connectors.sources.files.content import show_bytes
-from strandline.connectors.sources.files.records import Records, blank, keep, not_text, record_bytes, split
-from strandline.connectors.sources.json_lines import no_rows
+from strandline.connectors.sources.base import Chunk
+from strandline.connectors.sources.conversion import conform, reject, show_bytes
+from strandline.connectors.sources.files.records import Records, blank, keep, not_text, record_bytes, split, too_long
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.kernels.batch import Index
 
@@ -44,16 +42,15 @@ def read_csv(
             yield conform(frame, stream, location, pl.Series(sound + row))
     if reasons:
         rejected = [
-            (location, row + number, reason, show_bytes(record_bytes(data, records, number)))
+            (row + number, reason, show_bytes(record_bytes(data, records, number)))
             for number, reason in sorted(reasons.items())
         ]
-        frame = pl.DataFrame(rejected, schema=REJECT_SCHEMA, orient="row")
-        yield Chunk(no_rows(stream), frame, read=len(reasons))
+        yield reject(stream, location, rejected)
 
 
 def _reason(no_text: bool, overlong: bool, max_line: int) -> str:
     if overlong:
-        return f"a line of more than {max_line:,} bytes"
+        return too_long(max_line)
     return "not text in the encoding of the file" if no_text else "a quote that is never closed"
 
 
@@ -114,6 +111,4 @@ def _parse(content: bytes, columns: list[str], stream: BaseStream) -> tuple[pl.D
         )
     except (pa.ArrowException, OSError):
         return None
-    frame = pl.from_arrow(table, rechunk=True)
-    assert isinstance(frame, pl.DataFrame)
-    return frame, invalid
+    return pl.DataFrame(table), invalid

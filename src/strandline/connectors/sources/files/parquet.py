@@ -34,12 +34,12 @@ def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.Da
     types = types_of(path)
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, parallel="none", use_statistics=False)
     try:
-        with without_panics():
+        with without_panics:
             alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # a type or a footer that it cannot read
         alike = False
     if alike:
-        with without_panics():
+        with without_panics:
             frame = scan.slice(unit.row - 1, unit.rows).select(columns).collect()
     else:
         with pq.ParquetFile(path, memory_map=True) as file:
@@ -97,11 +97,7 @@ def _memory_file() -> int:
     return handle
 
 
-_panics: Final = _Panics()
-
-
-def without_panics() -> _Panics:
-    return _panics
+without_panics: Final = _Panics()
 
 
 def why_unreadable(error: BaseException) -> str:
@@ -118,10 +114,8 @@ def column_types(schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, pl.D
 
 def _to_polars(table: pa.Table) -> pl.DataFrame:
     """Polars panics over a damaged schema, such as a name of a column that is not UTF-8."""
-    with without_panics():
-        frame = pl.from_arrow(table, rechunk=True)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
+    with without_panics:
+        return pl.DataFrame(table)
 
 
 @lru_cache(maxsize=64)

@@ -15,15 +15,14 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO, Final
+from typing import Final
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sources.conversion import converts_always
+from strandline.connectors.sources.conversion import SHOWN_LENGTH, converts_always, show_bytes
 from strandline.connectors.sources.files.content import (
-    SHOWN_BYTES,
     ByteStream,
     DamagedContent,
     FileFormat,
@@ -31,11 +30,10 @@ from strandline.connectors.sources.files.content import (
     fingerprint,
     form_of,
     open_content,
-    show_bytes,
     without_compression,
 )
 from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum, read_footer
-from strandline.connectors.sources.files.records import split
+from strandline.connectors.sources.files.records import split, too_long
 from strandline.connectors.sources.files.units import FileRange
 from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
@@ -97,6 +95,10 @@ class InputFile:
             self.is_parquet = unit.kind == "parquet"
             self.grows = not self.is_parquet and FileFormat(unit.compression, unit.encoding).seekable
 
+    def start_over(self) -> None:
+        """Plan the file again from its beginning."""
+        self.offset, self.row, self.mark, self.units, self.is_done = 0, 1, None, None, False
+
     def facts(self) -> FileRange:
         """A unit with only the identity of the file."""
         return FileRange(
@@ -111,16 +113,21 @@ class InputFile:
             header=self.header,
         )
 
+    def problem(self, reason: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> FileRange:
+        """Unit that represents unreadable input."""
+        return replace(self.facts(), problem=reason, raw=show_bytes(raw), whole=whole, last=last)
+
+    def is_alike(self, path: str) -> bool:
+        """True if a file, like this one of those that do not grow, has the content that was planned."""
+        try:
+            mark = footer_checksum(path) if self.is_parquet else fingerprint(path, os.path.getsize(path))
+        except OSError:
+            return False
+        return mark == self.mark
+
 
 class IncompleteFile(ValueError):
     """A file that breaks off; it may still be written."""
-
-
-def problem_unit(
-    file: InputFile, problem: str, raw: bytes = b"", *, whole: bool = False, last: bool = True
-) -> FileRange:
-    """Unit that represents unreadable input."""
-    return replace(file.facts(), problem=problem, raw=show_bytes(raw), whole=whole, last=last)
 
 
 def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileRange]:
@@ -129,12 +136,12 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
     settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
     kind = options.kind_of(file.path)
     if kind is None:
-        yield problem_unit(file, "unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
+        yield file.problem("unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
         return
     status = os.stat(path)
     if not stat.S_ISREG(status.st_mode):
         what = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
-        yield problem_unit(file, f"this is {what}", whole=True)
+        yield file.problem(f"this is {what}", whole=True)
         return
     if kind == "parquet":
         file.grows = False
@@ -146,11 +153,6 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
         yield from _plan_text(file, path, form, kind, options, final)
     else:
         yield from _plan_stream(file, path, form, kind, options, settled)
-
-
-def content_mark(path: str, is_parquet: bool) -> int | None:
-    """Fingerprint of a file that does not grow."""
-    return footer_checksum(path) if is_parquet else fingerprint(path, os.path.getsize(path))
 
 
 # Parquet
@@ -169,7 +171,7 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
     groups = _row_groups(path, {name for name, _ in stream.columns}, file.size)
     problem = _column_problem(stream, names)
     if problem is not None:
-        yield problem_unit(file, problem, whole=True)
+        yield file.problem(problem, whole=True)
         return
     checksum = footer_checksum(path)
     file.is_parquet = True
@@ -221,7 +223,7 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
             hint = ""
             if any("\0" in other for other in names):
                 hint = "; it looks like UTF-16: write encoding => 'utf-16'"
-            return f"column {name} is missing; the file has {listed}{hint}"[:SHOWN_BYTES]
+            return f"column {name} is missing; the file has {listed}{hint}"[:SHOWN_LENGTH]
         if names[name] > 1:
             return f"column {name} occurs {names[name]} times"
     return None
@@ -230,51 +232,32 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
 # Text
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRange:
-    """Whole records of some content, or one line that is too long."""
-
-    begin: int
-    end: int
-    records: int
-    checksum: int = 0
-    overlong: int = 0  # lines among them that are too long
-    raw: bytes | None = None  # the beginning of a line that is too long
-
-
 def _plan_text(
     file: InputFile, path: str, form: FileFormat, kind: str, options: FileOptions, final: bool
 ) -> Iterator[FileRange]:
     """The units of a file that can be read from anywhere."""
     with open(path, "rb") as opened:
-        limit = None if options.follow else file.size
-        stream = _Limited(opened, limit)
+        raw = opened.read(SHOWN_LENGTH)
         begin = max(file.offset, form.skips)
+        opened.seek(begin)
+        stream = _Content(opened, None if options.follow else file.size - begin)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
-            header = _read_header(opened, form, final)
+            header = stream.read_header(form, final, options.stream)
             if isinstance(header, str):
-                opened.seek(0)
-                yield problem_unit(file, header, opened.read(SHOWN_BYTES), whole=True)
+                yield file.problem(header, raw, whole=True)
                 return
             if header is None:
                 return
-            names, begin = header
-            problem = _column_problem(options.stream, Counter(names))
-            if problem is not None:
-                opened.seek(0)
-                yield problem_unit(file, problem, opened.read(SHOWN_BYTES), whole=True)
-                return
+            names, begin = header[0], begin + header[1]
             file.row = 2
-        opened.seek(begin)
-        facts = replace(file.facts(), kind=kind, header=names, encoding=form.encoding, skips=form.skips)
-        row, pending = file.row, None
-        for span in _scan(stream, begin, kind == "csv", options.max_line, final, TEXT_UNIT_BYTES):
+        facts = replace(file.facts(), begin=begin, kind=kind, header=names, encoding=form.encoding, skips=form.skips)
+        pending = None
+        for unit in _scan(stream, facts, form, options.max_line, final, TEXT_UNIT_BYTES):
             if pending is not None:
                 yield pending
-            mark = fingerprint(path, span.end) if options.follow else 0
-            pending = replace(_unit_of(facts, span, row, form, options.max_line), mark=mark or 0)
-            row += span.records
+            mark = fingerprint(path, unit.end) if options.follow else 0
+            pending = replace(unit, mark=mark or 0)
         if pending is not None:
             yield replace(pending, last=final and not options.follow)
 
@@ -284,27 +267,25 @@ def _plan_stream(
 ) -> Iterator[FileRange]:
     """The units of a file that can only be read from its beginning: all of them, or one for the whole if it is damaged,
     since a checksum at its end speaks of all its content."""
-    units: list[FileRange] = []
     with open(path, "rb") as opened:
-        raw = opened.read(SHOWN_BYTES)
+        raw = opened.read(SHOWN_LENGTH)
         if options.follow and os.fstat(opened.fileno()).st_size == 0:
             return
-        stream = _UntilDamage(open_content(opened, form, 0))
+        stream = _Content(open_content(opened, form, 0))
         names: tuple[str, ...] = ()
         begin, row = 0, 1
         if kind == "csv" and options.header:
-            header = stream.read_header()
+            header = stream.read_header(form, True, options.stream)
             if isinstance(header, str):
-                yield problem_unit(file, header, raw, whole=True)
+                yield file.problem(header, raw, whole=True)
                 return
             names, begin = header or ((), 0)
             row = 2
-            problem = _column_problem(options.stream, Counter(names)) if header else None
-            if problem is not None and stream.damage is None:
-                yield problem_unit(file, problem, raw, whole=True)
-                return
         facts = replace(
             file.facts(),
+            begin=begin,
+            end=begin,
+            row=row,
             kind=kind,
             header=names,
             compression=form.compression,
@@ -312,55 +293,27 @@ def _plan_stream(
             skips=form.skips,
             mark=fingerprint(path, file.size) or 0,
         )
-        end = begin
-        for span in _scan(stream, begin, kind == "csv", options.max_line, True, STREAM_UNIT_BYTES):
-            units.append(_unit_of(facts, span, row, form, options.max_line))
-            row += span.records
-            end = span.end
+        units = list(_scan(stream, facts, form, options.max_line, True, STREAM_UNIT_BYTES))
     if stream.damage is not None:
         if not stream.damage.rest_only:
-            yield problem_unit(file, stream.damage.reason, raw, whole=True)
+            yield file.problem(stream.damage.reason, raw, whole=True)
             return
         if not settled:
             raise IncompleteFile(file.path)
-        where = f"{stream.damage.reason} after {end:,} bytes of content"
-        problem_facts = replace(facts, begin=end, end=end, row=row)
-        units.append(replace(problem_facts, problem=where, raw=show_bytes(raw)))
+        last = units[-1] if units else facts
+        problem = f"{stream.damage.reason} after {last.end:,} bytes of content"
+        rest = replace(facts, begin=last.end, end=last.end, row=last.row + last.rows)
+        units.append(replace(rest, problem=problem, raw=show_bytes(raw)))
     if units:
         units[-1] = replace(units[-1], last=True)
     yield from (unit for unit in units if unit.end > file.offset or (unit.problem is not None and not file.is_done))
 
 
-def _unit_of(facts: FileRange, span: RecordRange, row: int, form: FileFormat, max_line: int) -> FileRange:
-    unit = replace(facts, begin=span.begin, end=span.end, row=row, rows=span.records, checksum=span.checksum)
-    unit = replace(unit, overlong=span.overlong)
-    if span.raw is None:
-        return unit
-    shown = show_bytes(form.decode(span.raw) if form.seekable else span.raw)
-    return replace(unit, rows=1, problem=too_long(max_line), raw=shown)
+class _Content:
+    """Content that is planned: up to a size, and up to where it is damaged."""
 
-
-def too_long(max_line: int) -> str:
-    return f"a line of more than {max_line:,} bytes"
-
-
-class _Limited:
-    """A file up to the size that it had when it was found."""
-
-    def __init__(self, file: BinaryIO, limit: int | None) -> None:
-        self._file, self._limit = file, limit
-
-    def read(self, size: int, /) -> bytes:
-        if self._limit is not None:
-            size = max(0, min(size, self._limit - self._file.tell()))
-        return self._file.read(size)
-
-
-class _UntilDamage:
-    """A stream that ends where it is damaged, and keeps the reason."""
-
-    def __init__(self, stream: ByteStream) -> None:
-        self._stream = stream
+    def __init__(self, stream: ByteStream, size: int | None = None) -> None:
+        self._stream, self._left = stream, size
         self._ready = b""
         self.damage: DamagedContent | None = None
 
@@ -371,46 +324,41 @@ class _UntilDamage:
         if self.damage is not None:
             return b""
         try:
-            return self._stream.read(size)
+            data = self._stream.read(size if self._left is None else max(0, min(size, self._left)))
         except DamagedContent as damage:
             self.damage = damage
             return b""
+        if self._left is not None:
+            self._left -= len(data)
+        return data
 
-    def read_header(self) -> tuple[tuple[str, ...], int] | str | None:
-        """Column names and the start of the rows; a text is the problem; None if there is nothing."""
+    def read_header(
+        self, form: FileFormat, final: bool, declared: BaseStream
+    ) -> tuple[tuple[str, ...], int] | str | None:
+        """Column names, and the length of the header; a text is the problem; None if there is nothing, or not all of
+        it."""
         data = b""
         while len(data) < LONGEST_HEADER and (more := self.read(2**16)):
             data += more
             if b"\n" in more:
                 break
-        header = _parse_header(data, is_whole=True)
-        begin = header[1] if isinstance(header, tuple) else 0
-        self._ready = data[begin:] + self._ready
-        return header
+        header = _parse_header(data, form, final or len(data) >= LONGEST_HEADER)
+        if not isinstance(header, tuple):
+            return header
+        self._ready = data[header[1] :] + self._ready
+        # A file that breaks off in its header has another problem than its columns.
+        return header if self.damage is not None else _column_problem(declared, Counter(header[0])) or header
 
 
-def _read_header(file: BinaryIO, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
-    file.seek(form.skips)
-    data = file.read(2**16)
-    if b"\n" not in data and b"\r" not in data and len(data) == 2**16:
-        data += file.read(LONGEST_HEADER)
-    whole = split(data, True, LONGEST_HEADER, final or len(data) >= LONGEST_HEADER)
-    if not len(whole):
-        return None
-    raw = data[: int(whole.ends[0])]
-    header = _parse_header(form.decode(raw), is_whole=True)
-    return (header[0], form.skips + len(raw)) if isinstance(header, tuple) else header
-
-
-def _parse_header(data: bytes, is_whole: bool) -> tuple[tuple[str, ...], int] | str | None:
-    records = split(data, True, LONGEST_HEADER, is_whole)
+def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+    records = split(data, True, LONGEST_HEADER, final)
     if not len(records):
         return None
     line = data[: int(records.ends[0])]
     if records.overlong[0] or records.unclosed[0]:
         return "the header is not closed" if records.unclosed[0] else "the header has no end"
     try:
-        text = line.decode().rstrip("\r\n")
+        text = form.decode(line).decode().rstrip("\r\n")
         names = next(csv.reader(io.StringIO(text, newline=""), strict=False), [])
     except (UnicodeDecodeError, csv.Error) as error:
         return f"the header cannot be read: {error}"
@@ -418,27 +366,37 @@ def _parse_header(data: bytes, is_whole: bool) -> tuple[tuple[str, ...], int] | 
 
 
 def _scan(
-    stream: ByteStream, offset: int, quotes: bool, longest_line: int, final: bool, block: int
-) -> Iterator[RecordRange]:
-    """Spans of about a block from an offset on. Without `final` an incomplete last record is left."""
-    buffer = b""
+    stream: ByteStream, facts: FileRange, form: FileFormat, longest_line: int, final: bool, block: int
+) -> Iterator[FileRange]:
+    """Units of about a block each, from the beginning of `facts` on. Without `final` an incomplete last record is
+    left."""
+    offset, row, buffer = facts.begin, facts.row, b""
     while True:
         data, at_end = _fill(stream, block)
         buffer += data
-        records = split(buffer, quotes, longest_line, final and at_end)
+        records = split(buffer, facts.kind == "csv", longest_line, final and at_end)
         if len(records):
-            checksum = zlib.crc32(memoryview(buffer)[: records.end])
-            yield RecordRange(offset, offset + records.end, len(records), checksum, int(records.overlong.sum()))
-            offset += records.end
-            buffer = buffer[records.end :]
+            unit = replace(
+                facts,
+                begin=offset,
+                end=offset + records.end,
+                row=row,
+                rows=len(records),
+                checksum=zlib.crc32(memoryview(buffer)[: records.end]),
+                overlong=int(records.overlong.sum()),
+            )
+            yield unit
+            offset, row, buffer = unit.end, row + unit.rows, buffer[records.end :]
         if at_end:
             return
-        if len(buffer) > longest_line and _without_break(buffer, longest_line):
-            span, buffer = _skip_line(stream, buffer, offset, final)
-            if span is None:
+        if len(buffer) > longest_line and _break_in(buffer[: longest_line + 1]) < 0:
+            raw = show_bytes(form.decode(buffer[:SHOWN_LENGTH]))
+            length, buffer = _skip_line(stream, buffer, final)
+            if length is None:
                 return
-            yield span
-            offset = span.end
+            end = offset + length
+            yield replace(facts, begin=offset, end=end, row=row, rows=1, problem=too_long(longest_line), raw=raw)
+            offset, row = end, row + 1
 
 
 def _fill(stream: ByteStream, size: int) -> tuple[bytes, bool]:
@@ -459,26 +417,23 @@ def _break_in(data: bytes) -> int:
     return min(breaks, default=-1)
 
 
-def _without_break(data: bytes, longest_line: int) -> bool:
-    return _break_in(data[: longest_line + 1]) < 0
-
-
-def _skip_line(stream: ByteStream, buffer: bytes, offset: int, final: bool) -> tuple[RecordRange | None, bytes]:
-    """Pass over a line that is too long without keeping it; None if its end is not there yet."""
-    raw, passed = buffer[:SHOWN_BYTES], 0
+def _skip_line(stream: ByteStream, buffer: bytes, final: bool) -> tuple[int | None, bytes]:
+    """Pass over a line that is too long without keeping it: its length, and what follows. None if its end is not there
+    yet."""
+    passed = 0
     at = _break_in(buffer)
     while at < 0:
         passed += len(buffer)
         buffer, at_end = _fill(stream, 2**20)
         if not buffer and at_end:
-            return (RecordRange(offset, offset + passed, 1, raw=raw) if final else None), b""
+            return (passed if final else None), b""
         at = _break_in(buffer)
     if buffer[at : at + 1] == b"\r" and at + 1 == len(buffer):
         buffer += _fill(stream, 1)[0]
         if at + 1 == len(buffer) and not final:
             return None, b""
     length = 2 if buffer[at : at + 2] == b"\r\n" else 1
-    return RecordRange(offset, offset + passed + at + length, 1, raw=raw), buffer[at + length :]
+    return passed + at + length, buffer[at + length :]
 
 
 PLAN_ERRORS: Final = (OSError, pa.ArrowException, ValueError, pl.exceptions.PolarsError, *READ_ERRORS)

@@ -77,6 +77,11 @@ def _line_ends(data: bytes, array: npt.NDArray[np.uint8], final: bool) -> Index:
     return np.sort(np.concatenate((ends, alone))) if len(alone) else ends
 
 
+def too_long(longest_line: int) -> str:
+    """The reason for which an overlong line is rejected."""
+    return f"a line of more than {longest_line:,} bytes"
+
+
 def not_text(data: bytes, records: Records) -> Mask:
     broken = np.zeros(len(records), np.bool_)
     if data.isascii() or _is_text(data):

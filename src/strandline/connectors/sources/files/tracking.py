@@ -19,17 +19,9 @@ from dataclasses import replace
 from typing import Final
 
 from strandline.connectors.sources.files.content import fingerprint
-from strandline.connectors.sources.files.planning import (
-    PLAN_ERRORS,
-    FileOptions,
-    IncompleteFile,
-    InputFile,
-    content_mark,
-    plan_file,
-    problem_unit,
-)
+from strandline.connectors.sources.files.planning import PLAN_ERRORS, FileOptions, IncompleteFile, InputFile, plan_file
 from strandline.connectors.sources.files.units import FileRange, ListedFile
-from strandline.core.security.allow import Allow, FilePath
+from strandline.core.security.allow import Allow, FilePath, first_wildcard
 
 SETTLE_SECONDS = 2.0
 LOOKS_SHARE: Final = 0.1  # of the time that is spent on listing a directory
@@ -38,8 +30,7 @@ LONGEST_PAUSE: Final = 2.0  # seconds between two polls
 
 def static_base(pattern: str) -> str:
     """The directory before the first wildcard."""
-    cut = min((pattern.index(c) for c in "*?[" if c in pattern), default=len(pattern))
-    return os.path.dirname(pattern[:cut])
+    return os.path.dirname(pattern[: first_wildcard(pattern)])
 
 
 class FollowedDirectory:
@@ -57,8 +48,8 @@ class FollowedDirectory:
         return os.path.join(self.base, path)
 
     def list_files(self) -> list[ListedFile]:
-        """The files that are there now. One that vanishes meanwhile is not."""
-        files = self._matching()
+        """The files that are there now, by their paths. One that vanishes meanwhile is not."""
+        files = sorted(self._matching(), key=lambda file: file.path)
         if self.allow is not None:
             self.allow.check("file", False, (FilePath(self.full(file.path)) for file in files), None)
         return files
@@ -81,13 +72,13 @@ class FollowedDirectory:
             return False
         return file.size != _DIRECTORY or replace(self.options, format=None).kind_of(name) is not None
 
-    def named_by_inode(self, file: InputFile) -> str | None:
+    def named_by_inode(self, path: str, inode: int) -> str | None:
         """The path, in the same directory, of a file that has lost its name."""
-        directory = os.path.dirname(file.path)
+        directory = os.path.dirname(path)
         try:
             with os.scandir(self.full(directory) or ".") as entries:
                 for entry in entries:
-                    if entry.inode() == file.inode and not entry.is_symlink():
+                    if entry.inode() == inode and not entry.is_symlink():
                         return os.path.join(directory, entry.name)
         except OSError:
             pass
@@ -195,7 +186,7 @@ class FileTracker:
         # The marker first: a file that comes after this poll belongs to the next one.
         marked = os.path.exists(self.folder.full(self.end_marker))
         try:
-            current = {file.path: file for file in sorted(self.folder.list_files(), key=lambda file: file.path)}
+            current = {file.path: file for file in self.folder.list_files()}
         except OSError:
             return  # the directory is not there for the moment
         self._compare(current, now)
@@ -232,7 +223,8 @@ class FileTracker:
                 moved.is_rotated = True
                 self._changed(moved, listed, now)
             else:
-                arrived.append(self._arrived(listed, now))
+                file = InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now)
+                arrived.append(self._add(file))
         for path in lost:
             tracked = self._files.get(path)
             if tracked is not None and path not in current:
@@ -249,9 +241,6 @@ class FileTracker:
             self._lost_name(file, now)
         elif (listed.size, listed.changed) != (file.size, file.changed):
             self._changed(file, listed, now)
-
-    def _arrived(self, listed: ListedFile, now: float) -> InputFile:
-        return self._add(InputFile(listed.path, listed.inode, listed.size, listed.changed, since=now))
 
     def _is_renamed(self, tracked: InputFile, listed: ListedFile, current: dict[str, ListedFile]) -> bool:
         """True if a tracked file has another name now. Inodes are reused, so the content that was read must match as
@@ -270,28 +259,20 @@ class FileTracker:
             return listed.size >= tracked.offset and fingerprint(path, tracked.offset) == tracked.mark
         if (listed.size, listed.changed) == (tracked.size, tracked.changed):
             return True
-        try:
-            return listed.size == tracked.size and content_mark(path, tracked.is_parquet) == tracked.mark
-        except OSError:
-            return False
+        return listed.size == tracked.size and tracked.is_alike(path)
 
     def _lost_name(self, file: InputFile, now: float) -> None:
         """A file lies no longer where it was: it has been renamed, and its rest is read under the new name; or it is
         gone, and what was not read of it is lost."""
         self._files.pop(file.path, None)
-        path = self.folder.named_by_inode(file)
+        path = self.folder.named_by_inode(file.path, file.inode)
         if path is not None and path not in self._files and not file.is_rejected:
-            try:
-                status = os.stat(self.folder.full(path))
-            except OSError:
-                status = None
-            if status is not None:
-                listed = ListedFile(path, status.st_ino, status.st_size, status.st_mtime_ns)
-                if not file.offset or self._has_content_of(file, listed):
-                    self._move(file, path)
-                    file.is_rotated = True
-                    self._changed(file, listed, now)
-                    return
+            listed = _listed(path, self.folder.full(path))
+            if listed is not None and (not file.offset or self._has_content_of(file, listed)):
+                self._move(file, path)
+                file.is_rotated = True
+                self._changed(file, listed, now)
+                return
         file.units = None
         if file.is_queued:
             self._queue.remove(file)
@@ -302,56 +283,50 @@ class FileTracker:
         if file.is_done or file.is_rejected or (file.offset and unread <= 0) or (not file.offset and file.size <= 0):
             return
         what = f"its last {unread:,} bytes were" if file.offset and file.grows else "it was"
-        self._notices.append(problem_unit(file, f"the file was removed or replaced before {what} read"))
+        self._notices.append(file.problem(f"the file was removed or replaced before {what} read"))
 
     def _changed(self, file: InputFile, listed: ListedFile, now: float) -> None:
         """Handle a tracked file with another size or time of change, or its first examination in this run."""
         was = (file.size, file.changed)
         file.inode, file.size, file.changed, file.since = listed.inode, listed.size, listed.changed, now
         self._by_inode[file.inode] = file
+        path = self.folder.full(file.path)
         if file.is_rejected and was != (file.size, file.changed):
-            file.is_rejected = file.is_done = False
-            file.offset, file.row, file.mark, file.units = 0, 1, None, None
+            file.is_rejected = False
+            file.start_over()
             self._enqueue(file)
         elif file.is_rejected:
             return
         elif not file.offset:
             self._enqueue(file)
         elif not file.grows:
-            if was == (file.size, file.changed) or self._has_mark(file, was[0]):
+            if was == (file.size, file.changed) or (file.size == was[0] and file.is_alike(path)):
                 if not file.is_done:
                     self._enqueue(file)
             elif file.is_done:
-                self._notices.append(problem_unit(file, "the file was changed after it was read; it is not read again"))
+                self._notices.append(file.problem("the file was changed after it was read; it is not read again"))
             else:
                 file.units, file.is_done = None, True
                 problem = f"the file was changed after {file.row - 1:,} rows were read; the rest is not read"
-                self._notices.append(problem_unit(file, problem))
+                self._notices.append(file.problem(problem))
         elif file.size < file.offset:
             self._notices.append(self._cut_off(file))
             self._enqueue(file)
-        elif was != (file.size, file.changed) and fingerprint(self.folder.full(file.path), file.offset) != file.mark:
+        elif was != (file.size, file.changed) and fingerprint(path, file.offset) != file.mark:
             self._notices.append(self._changed_before(file))
         elif file.size > file.offset:
             file.is_done = False
             self._enqueue(file)
 
-    def _has_mark(self, file: InputFile, size: int) -> bool:
-        """True if a file that does not grow was only touched."""
-        try:
-            return file.size == size and content_mark(self.folder.full(file.path), file.is_parquet) == file.mark
-        except OSError:
-            return False
-
     def _cut_off(self, file: InputFile) -> FileRange:
         """A file that is shorter than its read part starts again."""
-        read, file.units = file.offset, None
-        file.offset, file.row, file.mark, file.is_done = 0, 1, None, False
+        read = file.offset
+        file.start_over()
         problem = (
             f"the file was truncated to {file.size:,} bytes after {read:,} were read: it is read from its start, "
             "and rows appended before that may be lost"
         )
-        return problem_unit(file, problem, last=False)
+        return file.problem(problem, last=False)
 
     def _changed_before(self, file: InputFile) -> FileRange:
         """A file with other content before the read position continues at its present end."""
@@ -362,20 +337,14 @@ class FileTracker:
             f"the file was changed before byte {read:,}, up to which it was read: what it has now, up to byte "
             f"{file.size:,}, is not read"
         )
-        return replace(problem_unit(file, problem, last=False), mark=file.mark)
+        return replace(file.problem(problem, last=False), mark=file.mark)
 
     def _queue_tails(self, now: float) -> None:
         """Files whose last line was incomplete, and are no longer waited for."""
-        if self._ending:
-            tails = [file for file in self._files.values() if self._has_tail(file)]
-        else:
-            rotated = (file for file in self._files.values() if file.is_rotated and self._has_tail(file))
-            tails = [file for file in rotated if now - file.since >= SETTLE_SECONDS]
-        for file in tails:
-            self._enqueue(file)
-
-    def _has_tail(self, file: InputFile) -> bool:
-        return file.grows and not file.is_rejected and not file.is_done and file.size > file.offset
+        for file in self._files.values():
+            has_tail = file.grows and not file.is_rejected and not file.is_done and file.size > file.offset
+            if has_tail and (self._ending or (file.is_rotated and now - file.since >= SETTLE_SECONDS)):
+                self._enqueue(file)
 
     # Planning.
 
@@ -407,7 +376,7 @@ class FileTracker:
                 problem = None if self.options.follow else self._difference(file)
                 if problem is not None:
                     file.units = iter(())
-                    return problem_unit(file, problem)
+                    return file.problem(problem)
                 final = self._ending or (file.is_rotated and settled)
                 file.units = plan_file(file, self.folder.full(file.path), self.options, final, settled)
             return next(file.units, None)
@@ -426,7 +395,7 @@ class FileTracker:
         file.units = iter(())
         what = self.options.kind_of(file.path)
         message = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return problem_unit(file, f"the file cannot be read as {what}: {message}"[:1_000], self._raw(file), whole=True)
+        return file.problem(f"the file cannot be read as {what}: {message}"[:1_000], self._raw(file), whole=True)
 
     def _raw(self, file: InputFile) -> bytes:
         try:

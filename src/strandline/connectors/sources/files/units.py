@@ -89,11 +89,21 @@ class FileRangeLog:
         if self._log is None:
             return
         if not self._is_continued():
-            self._log.lines.clear()
-            self.units.clear()
-            self.listing = None
+            self._clear()
         self._log.read()
         self._take(line.entry for line in self._log.lines[len(self.units) :])
+
+    def _load_up_to(self, position: int) -> None:
+        if position > len(self.units):
+            self.load()
+        if position > len(self.units):
+            raise self._damaged()
+
+    def _clear(self) -> None:
+        self.units.clear()
+        self.listing = None
+        if self._log is not None:
+            self._log.lines.clear()
 
     def _is_continued(self) -> bool:
         """True if the file still has the last known line. Another run may have truncated it."""
@@ -132,28 +142,20 @@ class FileRangeLog:
         self._take(entries)
 
     def between(self, start: int, end: int) -> list[FileRange]:
-        if end > len(self.units):
-            self.load()
-        if end > len(self.units):
-            raise self._damaged()
+        self._load_up_to(end)
         return [unit for unit in self.units[start:end] if unit is not None]
 
     def digest(self, position: int) -> str:
         if self._log is None:
             return START
-        if position > len(self.units):
-            self.load()
-        if position > len(self.units):
-            raise self._damaged()
+        self._load_up_to(position)
         return self._log.digest_at(position)
 
     def verify(self, position: int, expected: str) -> None:
-        if self._log is None:
+        if self._log is None or position == 0:
             return
         if position > len(self.units) or self._log.digest_at(position) != expected:
-            self._log.lines.clear()
-            self.units.clear()
-            self.listing = None
+            self._clear()
             self.load()
             self._log.verify(position, expected)
 

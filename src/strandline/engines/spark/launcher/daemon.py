@@ -40,7 +40,7 @@ _HEAVY: Final = ("pyspark.worker", "numpy", "pyarrow", "pyarrow.compute", "panda
 
 
 def preload() -> None:
-    """Import the modules of tasks, and load compiled loops. A missing worker module is no error; a failing import is.
+    """Import the modules of tasks, and load compiled loops.
 
     That our own worker module is missing is no error; that it cannot be imported is one.
     """

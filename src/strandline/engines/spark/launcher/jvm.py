@@ -15,18 +15,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final
 
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import SPARK
 from strandline.engines.spark.launcher import zygote
-from strandline.engines.spark.launcher.archive import archive_options
 from strandline.engines.spark.launcher.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
 from strandline.engines.spark.launcher.java import VECTOR_MODULE, Java
 from strandline.engines.spark.launcher.scratch import Scratch
-from strandline.engines.spark.launcher.settings import is_local, java_options, nameless
+from strandline.engines.spark.launcher.settings import archive_options, is_local, java_options, nameless
 
 if TYPE_CHECKING:
     from py4j.clientserver import ClientServer
@@ -77,16 +78,11 @@ class Jvm:
             "SPARK_HOME": str(scratch.home(pyspark) if is_local(master) else pyspark),
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
         }
-        with scratch.log_file.open("ab") as log:
-            self._process = subprocess.Popen(
-                [command[0], *options, *command[1:]],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                env=environment,
-                start_new_session=True,
-            )
-        self._zygote = _start_zygote(scratch, environment) if is_local(master) else None
+        self._process = _spawn([command[0], *options, *command[1:]], environment, scratch)
+        self._zygote: subprocess.Popen[bytes] | None = None
+        if is_local(master):  # planning processes are forked from it
+            own = [sys.executable, "-P", "-m", zygote.__name__, zygote.address(str(scratch.directory))]
+            self._zygote = _spawn(own, {**environment, **THREAD_LIMITS}, scratch)
 
     def connect(self) -> SparkSession:
         """Wait for the gateway and let PySpark make its session through it."""
@@ -122,10 +118,6 @@ class Jvm:
         port, length = struct.unpack(">ii", content[:8])
         return port, content[8 : 8 + length].decode()
 
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
     def lost(self, after_error: bool = False) -> StrandlineError | None:
         """The error of queries whose JVM has ended; None while it lives.
 
@@ -142,7 +134,7 @@ class Jvm:
 
         With `hung` it is killed without a request to end.
         """
-        if spark is not None and self._gateway is not None and self.is_alive and not hung:
+        if spark is not None and self._gateway is not None and self._process.poll() is None and not hung:
             # A JVM that dies under our hands has stopped as well.
             hung = not finishes_within(self._patience(_STOP_SECONDS), spark.stop)
         if hung:
@@ -171,16 +163,11 @@ class Jvm:
         return seconds if is_local(self._master) else _CLUSTER_SECONDS
 
 
-def _start_zygote(scratch: Scratch, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """The process from which planning processes are forked; it ends with its standard input, as the JVM does."""
+def _spawn(command: list[str], environment: Mapping[str, str], scratch: Scratch) -> subprocess.Popen[bytes]:
+    """A process that writes to the log of the session and ends with its standard input."""
     with scratch.log_file.open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", zygote.__name__, zygote.address(str(scratch.directory))],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            env={**environment, **THREAD_LIMITS},
-            start_new_session=True,
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
         )
 
 
@@ -277,26 +264,14 @@ def _log_in(gateway: ClientServer) -> None:
     hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
-class _GatewayLog:
-    """Replaces `logging` in py4j: messages about broken connections go to our own log."""
-
-    @staticmethod
-    def info(message: str, *arguments: object, **options: Any) -> None:
-        SPARK.debug(message, *arguments, **options)
-
-    @staticmethod
-    def exception(message: str, *arguments: object) -> None:
-        SPARK.debug(message, *arguments, exc_info=True)
-
-
 def _keep_off_the_screen(context: SparkContext) -> None:
-    """Suppress output of py4j and PySpark at the end of their JVM: it is reported as `spark-lost`."""
+    """Send what py4j and PySpark print at the end of their JVM to our own log: it is reported as `spark-lost`."""
     import py4j.java_gateway
 
     def handle_error(request: object, address: object) -> None:
         SPARK.debug("the connection for accumulators has ended", exc_info=True)
 
-    py4j.java_gateway.logging = _GatewayLog
+    py4j.java_gateway.logging = SimpleNamespace(info=SPARK.debug, exception=partial(SPARK.debug, exc_info=True))
     context._accumulatorServer.handle_error = handle_error  # type: ignore[method-assign,assignment]
 
 
@@ -345,16 +320,14 @@ def _keeping_interrupts() -> Iterator[None]:
 @contextlib.contextmanager
 def _variables(values: Mapping[str, str]) -> Iterator[None]:
     """Set environment variables for as long as a block runs."""
-    before = {name: os.environ.get(name) for name in values}
+    before = {name: os.environ[name] for name in values if name in os.environ}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in values:
+            os.environ.pop(name, None)
+        os.environ.update(before)
 
 
 def pyspark_directory() -> Path:

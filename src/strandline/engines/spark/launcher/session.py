@@ -23,11 +23,10 @@ from typing import TYPE_CHECKING
 
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.log import INFO, SPARK, log_event
-from strandline.engines.spark.launcher.archive import archive_file
 from strandline.engines.spark.launcher.java import Java, find_java
 from strandline.engines.spark.launcher.jvm import Jvm, not_started, pyspark_directory
 from strandline.engines.spark.launcher.scratch import Scratch
-from strandline.engines.spark.launcher.settings import resolve, settings_for
+from strandline.engines.spark.launcher.settings import archive_file, resolve, settings_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,7 +42,10 @@ class EmbeddedSpark:
         self.log_file = jvm.scratch.log_file
         self._jvm = jvm
         self._open = True
-        self._warming = _Warming(spark) if warm else None
+        self._warm_error: Exception | None = None
+        self._warming = threading.Thread(target=self._warm, name="strandline-warm", daemon=True) if warm else None
+        if self._warming is not None:
+            self._warming.start()
         atexit.register(self.stop)
 
     def __enter__(self) -> EmbeddedSpark:
@@ -52,10 +54,24 @@ class EmbeddedSpark:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    def _warm(self) -> None:
+        """Run a first small job: the shape of a real one, with next to no data."""
+        try:
+            first_job(self.spark).collect()
+        except Exception as error:
+            self._warm_error = error
+
     def wait_warm(self) -> None:
         """Return once the workers are up. Optional: earlier work is only slower."""
         if self._warming is not None:
-            self._warming.join(self.log_file)
+            self._warming.join()
+        if self._warm_error is not None:
+            raise SetupError(
+                "Spark started, but cannot run Python workers",
+                code="spark-workers",
+                detail=next((line for line in str(self._warm_error).splitlines() if line.strip()), None),
+                hint=f"See {self.log_file} for details; `strandline doctor` examines the machine.",
+            ) from self._warm_error
 
     def lost(self, after_error: bool = False) -> StrandlineError | None:
         """Reason why Spark is gone; None while its JVM lives. See `Jvm.lost`."""
@@ -78,28 +94,18 @@ def start(
     config: Mapping[str, str] | None = None,
     log_directory: Path | None = None,
     warm: bool = True,
-    note: Callable[[str], None] | None = None,
+    note: Callable[[str], None] = lambda phase: None,
+    archive: Path | None = None,
 ) -> EmbeddedSpark:
     """Start Spark on `master` (the cores of this machine by default); `config` overrides every setting.
 
     Nothing reaches the terminal: Spark, the JVM and the Python workers write to `EmbeddedSpark.log_file`. The JVM
     outlives neither the session nor this process, however the process ends. `warm` brings the Python workers up in the
-    background. `note` receives the present phase.
+    background. `note` receives the present phase. The JVM writes its classes to `archive` when it ends.
 
     `spark-defaults.conf` is read where SPARK_CONF_DIR has one, and yields to our settings; `spark-env.sh` is a bash
     script and is not read.
     """
-    return _start(master, config or {}, log_directory, warm, None, note or (lambda phase: None))
-
-
-def _start(
-    master: str | None,
-    config: Mapping[str, str],
-    log_directory: Path | None,
-    warm: bool,
-    archive: Path | None,
-    note: Callable[[str], None],
-) -> EmbeddedSpark:
     note("looking for Java")
     pyspark = pyspark_directory()
     _refuse_second_session()
@@ -109,7 +115,7 @@ def _start(
     scratch = Scratch(log_directory)
     jvm = None
     try:
-        settings = settings_for(master, config, scratch)
+        settings = settings_for(master, config or {}, scratch)
         jvm = Jvm(java, pyspark, master, settings, scratch, archive)
         session = EmbeddedSpark(jvm.connect(), java, jvm, warm)
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
@@ -159,31 +165,6 @@ def given_session_lost(spark: SparkSession) -> StrandlineError | None:
     )
 
 
-class _Warming:
-    """A first small job in the background: the shape of a real one, with next to no data."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, args=(spark,), name="strandline-warm", daemon=True)
-        self._thread.start()
-
-    def _run(self, spark: SparkSession) -> None:
-        try:
-            first_job(spark).collect()
-        except Exception as error:
-            self._error = error
-
-    def join(self, log_file: Path) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise SetupError(
-                "Spark started, but cannot run Python workers",
-                code="spark-workers",
-                detail=next((line for line in str(self._error).splitlines() if line.strip()), None),
-                hint=f"See {log_file} for details; `strandline doctor` examines the machine.",
-            ) from self._error
-
-
 def first_job(spark: SparkSession) -> DataFrame:
     """One task per core on either side of an exchange, each in a Python worker with Arrow and Polars: ids 0, 1, 2, …"""
     slots = spark.sparkContext.defaultParallelism
@@ -212,7 +193,7 @@ def build_archive() -> Path:
     target = archive_file(java, pyspark_directory())
     target.parent.mkdir(parents=True, exist_ok=True)
     fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
-    with _start(None, {}, None, False, fresh, lambda phase: None) as session:
+    with start(warm=False, archive=fresh) as session:
         first_job(session.spark).collect()
         _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
     if not fresh.exists():

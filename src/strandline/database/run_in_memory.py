@@ -1,0 +1,68 @@
+"""A plan over rows in memory: the local engine computes the whole result at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import polars as pl
+
+from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
+from strandline.connectors.traits import Traits
+from strandline.core.errors import Span
+from strandline.core.temporal import Instant
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream
+from strandline.logical.plan import Plan
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import lower
+from strandline.planner.stages import optimize
+from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline
+from strandline.runtime.result import from_result
+from strandline.runtime.result_buffer import concat_results
+from strandline.runtime.watermark import SourceStatus
+
+_QUERY = "q"
+
+
+class FrameSource(Source):
+    """The rows of a frame, with their times; it ends after the last of them."""
+
+    traits = Traits(True, True, True, "rows in memory")
+
+    def __init__(self, stream: BaseStream, rows: pl.DataFrame) -> None:
+        super().__init__(stream, None)
+        self.rows = rows
+
+    def check(self, span: Span | None) -> None:
+        return
+
+    def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
+        end = min(position + limit_rows, self.rows.height)
+        return end, end == self.rows.height
+
+    def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
+        yield Chunk(self.rows.slice(start, end - start), pl.DataFrame(schema=REJECT_SCHEMA))
+
+
+def run_in_memory(
+    plan: Plan,
+    streams: Sequence[BaseStream],
+    rows: Callable[[str], pl.DataFrame],
+    *,
+    batch_rows: int = BATCH_ROWS,
+    shards: int = 1,
+    begin: Instant | None = None,
+) -> pl.DataFrame:
+    """The elements of the result by column id, with `@from` and `@until`.
+
+    `rows` gives the rows of a stream that the plan reads. Time begins at `begin`, also for streams without a row;
+    without it, with the first row.
+    """
+    pipeline = lower(_QUERY, optimize(plan), streams, shards)
+    sources = {stream.name: FrameSource(stream, rows(stream.name)) for stream in pipeline.streams}
+    run = LocalRun(RunningPipeline(pipeline, batch_rows=batch_rows), sources=sources)
+    if begin is not None:
+        run.statuses = {name: SourceStatus(name, low=begin) for name in sources}
+    tables = [table for report in run.batches() for table in report.results.get(_QUERY, ())]
+    run.close()
+    return from_result(concat_results(tables, schema(plan)), schema(plan))
