@@ -202,6 +202,5 @@ def test_a_running_value_meets_the_rows_of_its_time_only() -> None:
         patch.setattr(join, "intersect", lambda *times: looked_at.append(len(times[0])) or intersect(*times))
         out = joined(L, R, rows, values, keys=1)
     assert sum(looked_at) < 4 * count
-    assert (
-        sorted(row[1] for row, _, _ in out) == sorted(row[3] for row, _, _ in out) == [float(n) for n in range(count)]
-    )
+    assert len(out) == count
+    assert {(row[1], row[3]) for row, _, _ in out} == {(float(n), float(n)) for n in range(count)}
