@@ -261,23 +261,29 @@ def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
 
 
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
-    """(22.5), where payloads come at random: an element is valid until its end, or from the end of the last one with
-    its payload, whichever leaves less.
+    """(22.5), where payloads come at random, k per second each: an element is sent where its payload appears, and where
+    the last one sent ends, as far as the elements reach that have come by then.
 
-    Where some are valid longer than others, up to L, most are redundant: only an element that ends later than all
-    before is not. That end runs ahead of time by L - h; one of them comes later with the chance h / L and moves it by h
-    / 2, and in all it moves as time does. So h² = 2 L / (elements per second and payload), and h / L of them are left.
+    Of elements of equal length L the youngest reaches furthest; with the chance x = 1 - e^-kL there is one, and its age
+    is that of a Poisson process within L. So an element that is sent lasts L - x · age on average.
+
+    Where some are valid longer than others, up to L, the furthest end runs ahead of time by L - h; an element goes
+    beyond it with the chance h / L, by h / 2, and in all it moves as time does: h² = 2 L / k.
     """
     if not below.rate or not below.length:
         return below
     if below.length >= LONGEST:  # each payload comes once, and stays
         return replace(below, rate=groups_of(below, columns) / LONGEST, burst=1.0)
     per_payload = below.rate / groups_of(below, columns)  # elements per second with the same payload
-    rate, longest = below.rate, 2 * below.length if below.spread else below.length
+    covered = -math.expm1(-per_payload * below.length)
     if below.spread:
-        rate *= min(1.0, math.sqrt(2 / (longest * per_payload)))
-    valid = groups_of(below, columns) * -math.expm1(-per_payload * below.length)
-    return replace(below, rate=rate, length=min(longest, valid / rate), spread=True, burst=1.0)
+        longest = 2 * below.length
+        length = max(below.length, longest - math.sqrt(2 * longest / per_payload))
+    else:
+        age = 1 / per_payload - below.length * (1 - covered) / covered if covered > 1e-6 else below.length / 2
+        length = below.length - covered * age
+    valid = groups_of(below, columns) * covered
+    return replace(below, rate=min(valid / length, below.rate), length=length, spread=True, burst=1.0)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:

@@ -1,4 +1,4 @@
-"""LSM compaction policy of state segments, and its effect in the steady state.
+"""Policy of state segments: LSM compaction, its effect in the steady state, and when a probe goes by time, too.
 
 Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. Their number, the number
 of segments and the write amplification follow from the policy alone: `foreseen` simulates it with counts.
@@ -20,6 +20,10 @@ FAN_IN = 4
 SMALLEST_TIER_ROWS = 4096
 # Merging happens in memory, and state may be larger than memory: segments of this size are left as they are.
 LARGEST_MERGE_ROWS = 2_000_000
+# A probe by key alone is judged by its first pairs: if fewer than one of FEW_VALID is valid, the rest is looked up by
+# key and time.
+TRIAL_PAIRS = 2**16
+FEW_VALID = 8
 
 _CHANCE: Final = 0.02  # of a batch
 _MOST_BATCHES: Final = 64  # of a life that are played through; a longer one is played in longer batches

@@ -24,7 +24,7 @@ from strandline.functions.aggregates import DISPERSIONS, looks_at_members
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
-from strandline.planner.compaction import LogForecast, foreseen
+from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, foreseen
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 from strandline.planner.physical_cardinality import PhysicalProfile, condition_of, matched_fragments
@@ -98,7 +98,9 @@ def join_state(
     all_pairs = joined(None, left.stream, right.stream)
     share = matches.rate / all_pairs.rate if all_pairs.rate else 0.0
     at_once = right.stream.rate * batch / left.shards
-    work["pair"] = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
+    by_key = share * (left.stream.rate * (held[1] + at_once) + right.stream.rate * held[0])
+    by_time = matches.rate * FEW_VALID < by_key and by_key * batch > TRIAL_PAIRS * left.shards
+    work["pair"] = matches.rate if by_time else by_key
     if node.condition is not None:
         work["computed"] = matches.rate * expression_cost(node.condition)
         work["result"] = matches.rate
@@ -144,18 +146,23 @@ def _harmonic(number: float) -> float:
 
 
 def distinct_state(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
-    """Every element that extends the cover is kept until it ends, and waits until its time comes."""
+    """An entry per payload and batch in which it comes, until they are folded; and the payloads that are due."""
     stream = first.stream
     columns = tuple(c.id for c in schema(source))
-    left = unique(stream, columns)
-    log = _log(first, left.rate, stream.length * (2 if stream.spread else 1), batch, False)
+    payloads = max(groups_of(stream, columns), 1.0)
+    changed = payloads * -math.expm1(-stream.rate * batch / payloads)  # per batch
+    log = _log(first, changed / batch, stream.length * (2 if stream.spread else 1), batch, False)
+    sent = unique(stream, columns)
+    valid = sent.valid * first.copies
+    batches = valid // changed + 1 if changed else 1.0  # until most entries are replaced, and all are folded
+    rows = min(log.rows, valid + (batches - 1) * changed / 2)
     work["probe"] = first.arriving * (log.segments + 0.5)
-    work["rewritten"] = log.rewritten / batch
-    work["pair"] = stream.rate * log.rows / max(groups_of(stream, columns), 1.0)
-    if first.cut:
-        return 0.0
-    longest = stream.length * (2 if stream.spread else 1)
-    return log.rows + max(left.rate * longest - left.valid, 0.0)
+    work["rewritten"] = min(log.rewritten, 2 * changed) / batch
+    work["pair"] = stream.rate * rows / payloads
+    if first.cut or stream.length >= LONGEST:
+        return 0.0 if first.cut else valid
+    expected = stream.rate / payloads * sent.length  # duplicates while an element that was sent is valid
+    return rows + valid * (1 + math.expm1(-expected) / expected) if expected > 1e-9 else rows
 
 
 def aggregate_state(

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import Instant
-from strandline.planner.compaction import LARGEST_MERGE_ROWS, merge_window
+from strandline.planner.compaction import FEW_VALID, LARGEST_MERGE_ROWS, TRIAL_PAIRS, merge_window
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
 from strandline.runtime.kernels.hashing import Hashes, same_payloads
 from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
@@ -24,9 +24,6 @@ from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 _Derived = TypeVar("_Derived")
 
 HASH = "@hash"
-# A probe by key alone is judged by this many pairs: if fewer than one of FEW_VALID is valid, time decides with the key.
-TRIAL_PAIRS = 2**16
-FEW_VALID = 8
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
 
