@@ -84,18 +84,18 @@ class HttpExchange:
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline  # of time.monotonic()
-        self._is_hurried = False
+        self._is_interrupted = False
         self._socket: socket.socket | None = None
 
     def left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Interrupted if self._is_hurried else TimeoutError("the exchange timed out")
+            raise Interrupted if self._is_interrupted else TimeoutError("the exchange timed out")
         return left
 
     def interrupt(self, grace_seconds: float) -> None:
         """Abort after this time, wherever the exchange is; called from another thread."""
-        self._is_hurried = True
+        self._is_interrupted = True
         self._deadline = min(self._deadline, time.monotonic() + grace_seconds)
         timer = threading.Timer(grace_seconds, self._shut)
         timer.daemon = True

@@ -34,7 +34,7 @@ class OffsetServer:
         self._chain = pipeline.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
         sources = resume_sources(pipeline.physical, self._chain.path, self._chain.last_offset)
-        self._advance = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
+        self._planner = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
@@ -46,7 +46,7 @@ class OffsetServer:
 
     @property
     def rows_left(self) -> int | None:
-        return self._advance.rows_left
+        return self._planner.rows_left
 
     def close(self) -> None:
         """End the threads before their sockets are closed: a blocked call would continue on a reused descriptor."""
@@ -58,7 +58,7 @@ class OffsetServer:
         remove_socket(self.address)
         for connection in self._open:
             _hang_up(connection)
-        self._advance.close()
+        self._planner.close()
 
     def _welcome(self) -> None:
         while not self._closing.is_set():
@@ -79,7 +79,7 @@ class OffsetServer:
         try:
             match what:
                 case "beginning":
-                    return {"value": PipelineOffset(0, self._advance.beginning()).to_json()}
+                    return {"value": PipelineOffset(0, self._planner.beginning()).to_json()}
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
@@ -100,7 +100,7 @@ class OffsetServer:
         if planned is not None:
             self.planned_at = time.monotonic()
             return replace(planned, after=self._chain.before(before.n)).to_json()
-        positions = self._advance.next(before.positions)
+        positions = self._planner.next(before.positions)
         if positions == before.positions and before.n > 0:
             return start  # of a query without any batch Spark makes one in any case
         self.planned_at = time.monotonic()
