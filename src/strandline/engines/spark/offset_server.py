@@ -41,7 +41,7 @@ class OffsetServer:
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
         self._closing = threading.Event()
-        self._welcoming = threading.Thread(target=self._welcome, name="strandline-planner", daemon=True)
+        self._welcoming = threading.Thread(target=self._accept_connections, name="strandline-planner", daemon=True)
         self._welcoming.start()
 
     @property
@@ -60,7 +60,7 @@ class OffsetServer:
             _hang_up(connection)
         self._planner.close()
 
-    def _welcome(self) -> None:
+    def _accept_connections(self) -> None:
         while not self._closing.is_set():
             try:
                 connection = self._listener.accept()

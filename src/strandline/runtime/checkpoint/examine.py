@@ -126,7 +126,7 @@ def check_sources(path: Path, offset: PipelineOffset, problems: Problems) -> Non
                 ReceivedLog(directory / "received").check(position.at)
         with problems.collected():
             if (directory / "rows").is_dir():
-                Journal(directory / "rows", forgetful=True).verify(position.at)
+                Journal(directory / "rows", may_be_truncated=True).verify(position.at)
 
 
 def _check_delivered(path: Path, record: BatchRecord, outputs: OutputDirectories, problems: Problems) -> None:
