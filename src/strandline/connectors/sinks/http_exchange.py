@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-MAX_ANSWER_BYTES: Final = 64 * 1024
+MAX_RESPONSE_BYTES: Final = 64 * 1024
 _WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
 _URL_SIGNS: Final = "%/:=&?~#+!$,;'@()*[]"
 
@@ -116,7 +116,7 @@ class HttpExchange:
             )
             # The status is enough. The rest is read as far as it is short and in time.
             with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
-                response.read(MAX_ANSWER_BYTES)
+                response.read(MAX_RESPONSE_BYTES)
             return result
         except http.client.HTTPException as error:
             raise ConnectionError(f"the response is not HTTP: {type(error).__name__}") from None

@@ -33,7 +33,7 @@ IDLE_SECONDS = 30.0  # between two requests of a connection
 HEAD_SECONDS = 10.0  # for all of a head
 BODY_SECONDS = 10.0  # for a body, and more by its length:
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
-ANSWER_SECONDS = 10.0  # timeout for sending a response
+RESPONSE_SECONDS = 10.0  # timeout for sending a response
 MAX_REJECTED = 64  # connections beyond the limit that may still read why they are rejected
 LINGER_SECONDS = 1.0  # for the client to read a refusal before its unread body breaks the connection
 _RECEIVE_BYTES = 256 * 1024
@@ -295,7 +295,7 @@ class ClientConnection:
         return bool(data)
 
     def _send(self, data: bytes) -> None:
-        self._connection.settimeout(ANSWER_SECONDS)
+        self._connection.settimeout(RESPONSE_SECONDS)
         self._connection.sendall(data)
 
     def _refuse(self, refused: RequestRefused) -> None:

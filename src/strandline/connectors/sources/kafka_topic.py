@@ -18,7 +18,7 @@ from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
 
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
@@ -115,7 +115,7 @@ class Topic:
         module = kafka()
         try:
             with self._consumer() as consumer:
-                metadata = consumer.list_topics(self.name, timeout=ANSWER_SECONDS).topics[self.name]
+                metadata = consumer.list_topics(self.name, timeout=RESPONSE_SECONDS).topics[self.name]
         except module.KafkaException as error:
             raise self._unreachable(error) from None
         if metadata.error is not None and metadata.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -141,7 +141,7 @@ class Topic:
             asked = self._admin.list_offsets(
                 {module.TopicPartition(self.name, partition): kind for partition in partitions},
                 isolation_level=self._isolation(module),
-                request_timeout=ANSWER_SECONDS,
+                request_timeout=RESPONSE_SECONDS,
             )
             partition_offsets = {where.partition: future.result().offset for where, future in asked.items()}
         except module.KafkaException as error:

@@ -73,9 +73,9 @@ class OffsetServer:
         with contextlib.suppress(OSError), connection:  # when either end is closed
             while (asked := _heard(connection)) is not None:
                 what, *about = json.loads(asked)
-                connection.send_bytes(json.dumps(self._answer(what, about)).encode())
+                connection.send_bytes(json.dumps(self._respond(what, about)).encode())
 
-    def _answer(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
+    def _respond(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
         try:
             match what:
                 case "beginning":
