@@ -114,7 +114,7 @@ def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database
 
 def test_nothing_is_measured_for_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
-    monkeypatch.setattr(measuring.EdgeProfiler, "look", lambda self, edge, frame: looks.append(edge))
+    monkeypatch.setattr(measuring.EdgeProfiler, "record", lambda self, edge, frame: looks.append(edge))
     query = database.sql(GROUPED)
     give(database, query, ROWS[:10])
     assert looks == []
