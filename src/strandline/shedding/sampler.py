@@ -82,9 +82,9 @@ def mean_sampling_rate(
     sums = np.concatenate(([0.0], np.cumsum(spans * values[1:])))
 
     def up_to(instants: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        piece = np.searchsorted(begins, instants, side="right")
-        start = begins[np.maximum(piece - 1, 0)]
-        integral: npt.NDArray[np.float64] = sums[np.maximum(piece - 1, 0)] + (instants - start) * values[piece]
+        number = np.searchsorted(begins, instants, side="right")
+        start = begins[np.maximum(number - 1, 0)]
+        integral: npt.NDArray[np.float64] = sums[np.maximum(number - 1, 0)] + (instants - start) * values[number]
         return integral
 
     first = np.full(len(at), origin, np.int64) if range_us is None else np.maximum(at + 1 - range_us, origin)

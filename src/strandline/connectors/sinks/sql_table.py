@@ -83,7 +83,7 @@ class Store(ABC):
     batches: str = BATCHES  # the table of batches, quoted
     parameter: ClassVar[str]  # the place of a value in a statement
     row_lock: ClassVar[str] = ""  # the clause that keeps a row from others until the end of the transaction
-    forever: ClassVar[str]  # the progress of a finished query
+    forever: ClassVar[str]  # the watermark of a finished query
     _connection: Any = None  # it is opened when it is needed
 
     def exists(self) -> bool:

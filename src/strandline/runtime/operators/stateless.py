@@ -124,7 +124,7 @@ class UnionAllOperator(Operator):
 
 
 class SamplingRateOperator(Operator):
-    """A column with the product, over all streams, of the mean share in the window when an element begins."""
+    """A column with the product, over all streams, of the mean sampling rate in the window when an element begins."""
 
     def __init__(self, column: Column, query: str, windows: tuple[tuple[str, int | None], ...]) -> None:
         self.column, self.query, self.windows = column, query, windows
