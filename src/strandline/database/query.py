@@ -291,8 +291,8 @@ class Query:
         default. Only subscribed items are measured. Queries that were started together share a plan, and what
         is measured of it.
         """
-        callback_with_statistics = None if callback is None else lambda: callback(self.statistics())
-        return self._running.subscriptions.add(items, callback_with_statistics, every)
+        notify = None if callback is None else lambda: callback(self.statistics())
+        return self._running.subscriptions.add(items, notify, every)
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
