@@ -224,7 +224,7 @@ def test_connectors_of_other_packages_must_be_named(monkeypatch: pytest.MonkeyPa
         pass
 
     Foreign.__module__ = "theirs.sources"
-    monkeypatch.setattr("strandline.connectors.sources.base.brought_along", lambda group: {"theirs": Foreign})
+    monkeypatch.setattr("strandline.connectors.sources.base.load_plugins", lambda group: {"theirs": Foreign})
     assert refused(Allow(), stream("theirs((1, 1))")).code == "not-allowed"
     with sl.connect(engine="local", allow=Allow(connectors=("theirs",))) as database:
         database.sql(stream("theirs((1, 1))"))

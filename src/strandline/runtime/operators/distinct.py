@@ -73,16 +73,16 @@ class DistinctOperator(Operator):
     def _covered_before(self, frame: pl.DataFrame, hashes: Hashes) -> Times:
         """End of the cover of each new element's payload by earlier batches."""
         covered = np.full(frame.height, BEFORE_ALL)
-        for segment, mine, theirs in equal_rows(self.seen, frame.select(self.columns), hashes):
-            np.maximum.at(covered, mine, column(segment, UNTIL)[theirs])
+        for segment, new_rows, stored_rows in equal_rows(self.seen, frame.select(self.columns), hashes):
+            np.maximum.at(covered, new_rows, column(segment, UNTIL)[stored_rows])
         return covered
 
 
 def equal_rows(seen: HashedLog, payload: pl.DataFrame, hashes: Hashes) -> Iterator[tuple[Segment, Index, Index]]:
     """For each segment the pairs (row of `payload`, row of the segment) of equal payloads."""
-    for segment, mine, theirs in seen.probe(hashes):
-        same = same_payloads(gather(payload, mine), gather(segment.frame.select(payload.columns), theirs))
-        yield segment, mine[same], theirs[same]
+    for segment, new_rows, stored_rows in seen.probe(hashes):
+        same = same_payloads(gather(payload, new_rows), gather(segment.frame.select(payload.columns), stored_rows))
+        yield segment, new_rows[same], stored_rows[same]
 
 
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> Mask:
