@@ -114,7 +114,7 @@ def test_seconds_are_counted_once_also_if_a_batch_comes_again(database: Database
 
 def test_nothing_is_measured_for_nobody(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     looks: list[str] = []
-    monkeypatch.setattr(measuring.EdgeProfiler, "look", lambda self, edge, frame: looks.append(edge))
+    monkeypatch.setattr(measuring.EdgeProfiler, "record", lambda self, edge, frame: looks.append(edge))
     query = database.sql(GROUPED)
     give(database, query, ROWS[:10])
     assert looks == []
@@ -145,18 +145,18 @@ def test_edges_are_described_as_chapter_22_does(database: Database) -> None:
 
 def test_what_is_asked_for_is_the_sum_of_all_wishes(database: Database) -> None:
     query = database.sql(GROUPED)
-    board = query.subscriptions
-    assert board.requested_metrics() == ()
+    subscriptions = query.subscriptions
+    assert subscriptions.requested_metrics() == ()
     one, two = query.subscribe(items=("rate", "distance", "cost")), query.subscribe(items=("rate", "length"))
-    assert board.requested_metrics() == ("starts", "lengths")
+    assert subscriptions.requested_metrics() == ("starts", "lengths")
     two.close()
     two.close()
-    assert board.requested_metrics() == ("starts",)
+    assert subscriptions.requested_metrics() == ("starts",)
     give(database, query, ROWS)
     edge = query.statistics().edges[0]
     assert (edge.rate, edge.length, edge.distinct) == (pytest.approx(2.0), None, {})
     one.close()
-    assert board.requested_metrics() == ()
+    assert subscriptions.requested_metrics() == ()
 
 
 def test_many_subscribers_cost_one_pass(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 from strandline.apps.bench.calibrate import QUERIES, Setting, _pipeline, nonnegative
 from strandline.apps.bench.generated_streams import START, GeneratedStream, TimedRun, bound, statistics_of
 from strandline.core.temporal import SECOND
+from strandline.logical.catalog import StreamStatistics
 from strandline.planner.cardinality import LONGEST, StreamProfile, grouped, unique
 from strandline.planner.compaction import foreseen
 from strandline.planner.estimate import estimate
@@ -102,6 +103,14 @@ def test_duplicates_cover_each_other() -> None:
     assert unique(rare, ("k",)).valid == pytest.approx(1000.0, rel=0.01)
     lasting = StreamProfile(100.0, LONGEST, values={"k": 10.0})
     assert unique(lasting, ("k",)).valid == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("rate", [1.0, 1e6, 1e12, 1e18])
+def test_a_set_operation_over_very_many_rows_has_an_estimate(rate: float) -> None:
+    made = GeneratedStream("a", 1, {"k": 1})
+    plan = bound("SELECT k FROM a [RANGE UNBOUNDED] INTERSECT ALL SELECT k FROM a [RANGE UNBOUNDED]", [made])
+    pipeline = lower("q", plan, [made.stream], 1)
+    assert np.isfinite(estimate(pipeline, {"a": StreamStatistics(rate, {"k": 1.0})}, prices=built_in()).cost)
 
 
 def test_every_operator_has_a_price() -> None:

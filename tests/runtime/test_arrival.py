@@ -153,7 +153,7 @@ def test_every_answer_is_exact_for_the_times_of_arrival(
     answer = Answer()
     running = RunningPipeline(pipeline)
     run = LocalRun(running, sources={"s": Feed(sizes)}, tasks=shards)
-    run.advance.clock = Clock(times)
+    run.planner.clock = Clock(times)
     elements: list[Element] = []
     while not running.ended:
         start = run.positions["s"].at

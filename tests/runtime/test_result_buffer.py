@@ -127,7 +127,7 @@ def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], m
 def test_whole_elements_keep_their_intervals() -> None:
     """Neither one that touches what is forgotten, nor one inside of another becomes longer or shorter."""
     elements: list[Element] = [(1, 0, 4), (1, 2, 20), (1, 3, 15), (1, 4, 12), (1, 5, 11)]
-    kept = ResultBuffer(column(BIGINT), 4, in_chunks=False)
+    kept = ResultBuffer(column(BIGINT), 4, in_fragments=False)
     kept.add([table(elements, BIGINT)])
     shorter = kept.trim(10)
     assert shorter.since == 4
@@ -161,7 +161,7 @@ class Replayed:
     has_whole_elements: bool = False
 
     def pieces(self, after: int) -> ResultChunks:
-        return self.kept.pieces(after, self.watermark)
+        return self.kept.chunks(after, self.watermark)
 
 
 @settings(max_examples=examples(60))

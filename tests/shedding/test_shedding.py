@@ -29,7 +29,7 @@ from strandline.runtime.result import from_result
 from strandline.runtime.watermark import SourceStatus
 from strandline.shedding.controller import SheddableQuery, SheddingController
 from strandline.shedding.load_model import SheddingModel
-from strandline.shedding.sampler import RateHistory, drop, kept_share, rate_history_from, with_setting
+from strandline.shedding.sampler import RateHistory, drop, mean_sampling_rate, rate_history_from, with_setting
 from support import (
     Answer,
     Arrivals,
@@ -175,11 +175,11 @@ def test_the_share_of_a_window_is_the_mean_over_its_instants(
     for since, sampling_rate in sorted(changes):
         kept = with_setting(kept, since, (("q", sampling_rate),))
     at = np.arange(0, 60)
-    found = kept_share(kept, "q", length, at, origin=0)
+    found = mean_sampling_rate(kept, "q", length, at, origin=0)
 
     def share_at(instant: int) -> float:
-        resume_point = [dict(sampling_rates)["q"] for since, sampling_rates in kept if since < instant]
-        return resume_point[-1] if resume_point else 1.0
+        rates_before = [dict(sampling_rates)["q"] for since, sampling_rates in kept if since < instant]
+        return rates_before[-1] if rates_before else 1.0
 
     for t in at.tolist():
         first = t if length == 0 else 0 if length is None else max(0, t + 1 - length)
@@ -188,7 +188,7 @@ def test_the_share_of_a_window_is_the_mean_over_its_instants(
 
 def test_a_query_that_has_no_box_keeps_all() -> None:
     kept: RateHistory = ((BEFORE_ALL, (("other", 0.5),)),)
-    assert kept_share(kept, "q", 10, np.arange(5), 0).tolist() == [1.0] * 5
+    assert mean_sampling_rate(kept, "q", 10, np.arange(5), 0).tolist() == [1.0] * 5
 
 
 def test_settings_survive_the_log() -> None:
@@ -226,7 +226,7 @@ def test_what_was_dropped_is_counted_for() -> None:
 
 def _with_script(db: Database, text: str, sampling_rate: dict[str, float]) -> Query:
     """A query whose drop boxes stand at these shares from the first row on."""
-    with mock.patch("strandline.database.database.make_shedder", lambda *_, **__: Always(sampling_rate)):
+    with mock.patch("strandline.database.database.make_shedding_controller", lambda *_, **__: Always(sampling_rate)):
         query = db.sql(text)
     assert isinstance(query, Query)
     return query

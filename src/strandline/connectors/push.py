@@ -29,8 +29,8 @@ class PushStreams:
         self._journals: dict[str, Journal] = {}
         self._leases: dict[str, Lease] = {}  # one program writes to a journal
 
-    def housed(self, stream: BaseStream) -> BaseStream:
-        """The stream with a place for its events, if it is one that needs one and has none."""
+    def with_directory(self, stream: BaseStream) -> BaseStream:
+        """The stream with a directory for its events, if it needs one and has none."""
         if stream.source.function != "events" or stream.source.arguments:
             return stream
         if self._directory is None:
@@ -63,7 +63,7 @@ class PushStreams:
             lease = Lease.acquire(directory)
             journal = Journal(directory)
             try:
-                journal.look()
+                journal.refresh()
             except BaseException:
                 lease.release()
                 raise

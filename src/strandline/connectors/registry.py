@@ -31,4 +31,4 @@ def connectors() -> list[ConnectorEntry]:
     # Connectors of other packages may lack newer attributes.
     sources = [ConnectorEntry(n, "source", s.traits, getattr(s, "needs", None)) for n, s in known_sources().items()]
     sinks = [ConnectorEntry(n, "sink", s.traits, getattr(s, "needs", None)) for n, s in known_sinks().items()]
-    return sorted(sources, key=lambda item: item.name) + sorted(sinks, key=lambda item: item.name)
+    return sorted(sources, key=lambda connector: connector.name) + sorted(sinks, key=lambda connector: connector.name)

@@ -60,7 +60,7 @@ def is_foreign(connector: type) -> bool:
 
 
 @cache
-def brought_along(group: str) -> dict[str, Any]:
+def load_plugins(group: str) -> dict[str, Any]:
     """The connectors of other packages, by the name that users write."""
     connectors: dict[str, Any] = {}
     for point in entry_points(group=group):

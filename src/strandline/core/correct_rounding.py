@@ -116,9 +116,9 @@ def ln_fixed(x: Real, bits: int) -> int:
     """The logarithm: that of a guess, and of the residual."""
     numerator, denominator = x.as_integer_ratio()
     exponent = numerator.bit_length() - denominator.bit_length()
-    share = x * Fraction(2) ** -exponent if isinstance(x, Fraction) else math.ldexp(x, -exponent)
-    guess = fixed(-math.log(share), bits)  # its last digits do not matter
-    off = fixed(share, bits) * _exp_series(guess, bits) >> bits
+    significand = x * Fraction(2) ** -exponent if isinstance(x, Fraction) else math.ldexp(x, -exponent)
+    guess = fixed(-math.log(significand), bits)  # its last digits do not matter
+    off = fixed(significand, bits) * _exp_series(guess, bits) >> bits
     one = 1 << bits
     ratio = ((off - one) << bits) // (off + one)
     square = ratio * ratio >> bits

@@ -1,7 +1,7 @@
 """Durable files for restarts: written atomically, synced before anything refers to them, verified when read.
 
     write_file       bytes under a name, by write, sync and rename
-    Document         a JSON value with its kind, its format and its checksum in front
+    write_document   a JSON value with its kind, its format and its checksum in front
     ChainedLog       an append-only log; every line has a digest over itself and all lines before it
     HeadFile         the head of an append-only directory or file, small and rewritten in place
 

@@ -4,7 +4,7 @@
     strandline.recovery   checkpoints: resumed, batches that are repeated
     strandline.batch      a line per batch, at DEBUG
     strandline.input      late and rejected rows, connections of sources
-    strandline.shedding   changes of the share of rows that is kept
+    strandline.shedding   changes of the sampling rates
     strandline.sink       attempts that are repeated, locks that are waited for
     strandline.spark      Spark: started, lost, restarted, stopped
 

@@ -237,19 +237,19 @@ class Query:
     def shedding(self) -> list[Shed]:
         """What is dropped of each stream, where rows may be; nothing for a query that may not lose any."""
         shedding_controller = self._running.shedding_controller
-        if shedding_controller is None or shedding_controller.queries[self.name].least >= 1.0:
+        if shedding_controller is None or shedding_controller.queries[self.name].min_rate >= 1.0:
             return []
         completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
         statuses = self.heartbeats()
         shed = []
-        for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items()):
+        for stream, sampling_rate in sorted(shedding_controller.sampling_rates_of(self.name).items()):
             rows, dropped = statuses[stream].rows, statuses[stream].dropped.get(self.name, 0)
             shed.append(Shed(stream, sampling_rate, rows, dropped, completeness, lag))
         return shed
 
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
-        return self._running.metrics.heartbeats_of(self.name)
+        return self._running.metrics.statuses_of(self.name)
 
     def check(self) -> None:
         """Raise what made the query fail, if something did."""
@@ -291,8 +291,8 @@ class Query:
         default. Only subscribed items are measured. Queries that were started together share a plan, and what
         is measured of it.
         """
-        tell = None if callback is None else lambda: callback(self.statistics())
-        return self._running.subscriptions.add(items, tell, every)
+        notify = None if callback is None else lambda: callback(self.statistics())
+        return self._running.subscriptions.add(items, notify, every)
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""

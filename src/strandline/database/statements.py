@@ -155,7 +155,7 @@ class Statements:
         call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
         confine_source(call, allow, span)
         rows = None if statement.columns else known_rows(call, span)
-        stream = self._database.push.housed(bind_create_stream(statement, rows))
+        stream = self._database.push.with_directory(bind_create_stream(statement, rows))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
             open_source(stream, span=span).check(span)

@@ -57,8 +57,8 @@ class LocalRun:
             stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
             for stream in self.physical.streams
         }
-        self.advance = pipeline.open_planner(self.sources, tasks)
-        self.positions = self.advance.beginning()
+        self.planner = pipeline.open_planner(self.sources, tasks)
+        self.positions = self.planner.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
@@ -73,12 +73,12 @@ class LocalRun:
 
     def close(self) -> None:
         """Let go of the sources."""
-        self.advance.close()
+        self.planner.close()
 
     def step(self) -> BatchReport | None:
         """One batch: offsets → ingest → stage → exchange → stage → commit; None if there was nothing new."""
         began = time.monotonic()
-        after = self.advance.next(self.positions)
+        after = self.planner.next(self.positions)
         if after == self.positions:
             return None
         messages = self._run_stages(plan_splits(self.positions, after))
@@ -88,41 +88,41 @@ class LocalRun:
         return report
 
     def _run_stages(self, tasks: list[InputSplit]) -> list[Message]:
-        """Read the pieces of a batch and run all stages; gives the messages for the driver."""
-        boxes: list[StageOutput] = []
+        """Read the splits of a batch and run all stages; gives the messages for the driver."""
+        outputs: list[StageOutput] = []
         statuses: list[SourceStatus] = []
-        for number, piece in enumerate(tasks):
-            box = self._outbox(0, number)
-            statuses.append(ingest(self.physical, self.sources[piece.stream], piece, self.statuses, box))
-            box.close()
-            boxes.append(box)
+        for number, split in enumerate(tasks):
+            output = self._open_output(0, number)
+            statuses.append(ingest(self.physical, self.sources[split.stream], split, self.statuses, output))
+            output.close()
+            outputs.append(output)
         self.statuses = merge_statuses(statuses)
-        for_driver = [message for box in boxes for message in box.for_driver]
+        for_driver = [message for output in outputs for message in output.for_driver]
         for stage in range(1, self.physical.stages + 1):
-            inboxes = _exchange(boxes)
-            boxes = []
+            messages_by_shard = _exchange(outputs)
+            outputs = []
             for shard in range(self.physical.shards):
-                box = self._outbox(stage, shard)
+                output = self._open_output(stage, shard)
                 states = self.states.get((stage, shard), {})
-                messages_in = inboxes.get(shard, [])
-                self.states[stage, shard] = run_stage(self.physical, stage, shard, messages_in, states, box)
-                box.close()
-                boxes.append(box)
-                for_driver += box.for_driver
+                messages_in = messages_by_shard.get(shard, [])
+                self.states[stage, shard] = run_stage(self.physical, stage, shard, messages_in, states, output)
+                output.close()
+                outputs.append(output)
+                for_driver += output.for_driver
         return for_driver
 
-    def _outbox(self, stage: int, task: int) -> StageOutput:
+    def _open_output(self, stage: int, task: int) -> StageOutput:
         write_result = open_result_writer(self.physical, self.pipeline.targets, self.batch, f"{stage}-{task}")
         return StageOutput(self.physical.shards, task, write_result)
 
 
-def _exchange(boxes: list[StageOutput]) -> dict[int, list[Message]]:
+def _exchange(outputs: list[StageOutput]) -> dict[int, list[Message]]:
     """The messages of each shard. Messages are encoded and decoded as on Spark, so that tests see the same bytes."""
-    inboxes: dict[int, list[Message]] = {}
-    for box in boxes:
-        for shard, messages in box.by_shard.items():
-            inboxes.setdefault(shard, []).extend(decode(encode(messages)))
-    return inboxes
+    messages_by_shard: dict[int, list[Message]] = {}
+    for output in outputs:
+        for shard, messages in output.by_shard.items():
+            messages_by_shard.setdefault(shard, []).extend(decode(encode(messages)))
+    return messages_by_shard
 
 
 class LocalDriver(PipelineDriver):
@@ -176,4 +176,4 @@ class LocalDriver(PipelineDriver):
             log_event(ENGINE, WARNING, "query left behind", name=self._pipeline.name, reason="it does not stop")
 
     def rows_left(self) -> int | None:
-        return self._run.advance.rows_left
+        return self._run.planner.rows_left

@@ -117,7 +117,7 @@ def _chances(mean: float) -> tuple[Numbers, Numbers]:
     reach = 6 * math.sqrt(mean) + 6
     numbers = np.unique(np.round(np.linspace(max(0.0, mean - reach), mean + reach, 61)))
     logs = numbers * math.log(mean) - mean - np.array([math.lgamma(n + 1) for n in numbers])
-    weights = np.exp(logs)
+    weights = np.exp(logs - logs.max())  # of a mean like 1e12 the logarithms are off by more than `exp` can take
     return numbers, weights / weights.sum()
 
 

@@ -30,7 +30,7 @@ MetricSet: TypeAlias = tuple[str, ...]
 
 def union_metrics(one: MetricSet, two: MetricSet) -> MetricSet:
     """Union of two requests."""
-    return tuple(item for item in PRIMITIVES if item in one or item in two)
+    return tuple(metric for metric in PRIMITIVES if metric in one or metric in two)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Starts:
 
     @property
     def distance(self) -> float | None:
-        """Seconds between two starts, on average: the d of chapter 22."""
+        """Seconds between two starts, on average: d in chapter 22 of Krämer's thesis."""
         return (self.high - self.low) / SECOND / (self.count - 1) if self.count > 1 else None
 
     @property
@@ -72,7 +72,7 @@ class Lengths:
 
     @property
     def mean(self) -> float | None:
-        """In seconds: the l of chapter 22."""
+        """In seconds: l in chapter 22 of Krämer's thesis."""
         return self.total / self.count / SECOND if self.count else None
 
 
@@ -89,7 +89,7 @@ class Granules:
     @staticmethod
     def of(start: Times, end: Times) -> Granules:
         base = int(start[0])
-        spans = (int(np.gcd.reduce(times - base)) for times in (start, end[end < FOREVER]))
+        spans = (int(np.gcd.reduce(instants - base)) for instants in (start, end[end < FOREVER]))
         return Granules(base, math.gcd(*spans))
 
     def merged(self, other: Granules) -> Granules:
@@ -124,9 +124,9 @@ class EdgeMetrics:
             _merged(self.values, other.values, merge_by_name),
         )
 
-    def without(self, requested_metrics: Iterable[str]) -> EdgeMetrics:
+    def without(self, metrics: Iterable[str]) -> EdgeMetrics:
         """The same without some statistics."""
-        return replace(self, **dict.fromkeys(requested_metrics))
+        return replace(self, **dict.fromkeys(metrics))
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -154,7 +154,7 @@ _Mergeable = TypeVar("_Mergeable", Sketch, EdgeMetrics)
 
 
 def merge_by_name(one: Mapping[str, _Mergeable], two: Mapping[str, _Mergeable]) -> dict[str, _Mergeable]:
-    return {**one, **{name: one[name].merged(item) if name in one else item for name, item in two.items()}}
+    return {**one, **{name: one[name].merged(metrics) if name in one else metrics for name, metrics in two.items()}}
 
 
 EdgeMetricsByName: TypeAlias = Mapping[str, EdgeMetrics]
@@ -167,7 +167,7 @@ class EdgeProfiler:
     requested_metrics: MetricSet = ()
     edges: dict[str, EdgeMetrics] = field(default_factory=dict)
 
-    def look(self, edge: str, frame: pl.DataFrame) -> None:
+    def record(self, edge: str, frame: pl.DataFrame) -> None:
         if self.requested_metrics and frame.height:
             self.edges = merge_by_name(self.edges, {edge: EdgeMetrics.of(frame, self.requested_metrics)})
 

@@ -32,7 +32,7 @@ class Message:
     kind: str
     name: str
     stage: int
-    origin: int = 0  # which sender: gives messages an order that does not depend on the network
+    sender: int = 0  # which sender: gives messages an order that does not depend on the network
     facts: dict[str, Any] = field(default_factory=dict)
     table: pa.Table | None = None
 
@@ -70,7 +70,7 @@ def encode(messages: Iterable[Message], spool: Path | None = None) -> bytes:
 def _head(messages: Sequence[Message], sizes: Sequence[int], spool: Path | None) -> bytes:
     left = iter(sizes)
     entries = [
-        {name: getattr(message, name) for name in ("kind", "name", "stage", "origin", "facts")}
+        {name: getattr(message, name) for name in ("kind", "name", "stage", "sender", "facts")}
         | {"size": -1 if message.table is None else next(left)}
         for message in messages
     ]

@@ -15,7 +15,7 @@ from strandline.planner.physical.plan import Fragment, Pipeline, ports
 from strandline.runtime.edge_metrics import EdgeProfiler
 from strandline.runtime.exchange import DRIVER, Message, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
-from strandline.runtime.kernels.compiled import working_seconds
+from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.offsets import InputSplit
 from strandline.runtime.operators.base import Watermark
 from strandline.runtime.stage import StageOutput
@@ -26,7 +26,7 @@ from strandline.shedding.sampler import drop, with_counts, with_setting
 def ingest(
     pipeline: Pipeline,
     source: Source,
-    piece: InputSplit,
+    split: InputSplit,
     before: Mapping[str, SourceStatus],
     out: StageOutput,
 ) -> SourceStatus:
@@ -38,42 +38,42 @@ def ingest(
     """
     stream = source.stream
     status = before.get(stream.name) or SourceStatus(stream.name)
-    sampling_rates = piece.after.sampling_rates
+    sampling_rates = split.after.sampling_rates
     if sampling_rates or status.rate_history:
         status = replace(status, rate_history=with_setting(status.rate_history, status.high, sampling_rates))
-    source_partitions = source.partitions(piece.end)
-    if piece.start > piece.begin:
-        # The first piece goes on with the counts; the others bring theirs and know only how far time had come.
+    source_partitions = source.partitions(split.end)
+    if split.start > split.begin:
+        # The first split continues the totals; others start at zero and inherit only the times.
         high = status.high
         if source_partitions is None:
-            before_it = piece.after.arrived if stream.time_column is None else source.latest(piece.begin, piece.start)
+            before_it = split.after.arrived if stream.time_column is None else source.latest(split.begin, split.start)
             high = max(high, before_it)
         status = SourceStatus(stream.name, high=high, partitions=status.partitions, rate_history=status.rate_history)
     if source_partitions is not None:
         partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in source_partitions}
         status = replace(
-            status, partitions=partitions, resting=tuple(name for name, rests in source_partitions.items() if rests)
+            status, partitions=partitions, resting=tuple(name for name, is_idle in source_partitions.items() if is_idle)
         )
     floor = _floor(pipeline, stream.name, before)
     fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
     columns = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
-    out.profiler = EdgeProfiler(piece.after.requested_metrics)
-    if piece.start < piece.end:
-        began = working_seconds()
-        for chunk in source.read(piece.start, piece.end, columns):
-            out.count_reading(stream.name, chunk.rows.height, working_seconds() - began)
+    out.profiler = EdgeProfiler(split.after.requested_metrics)
+    if split.start < split.end:
+        began = cpu_seconds()
+        for chunk in source.read(split.start, split.end, columns):
+            out.count_reading(stream.name, chunk.rows.height, cpu_seconds() - began)
             status = replace(status, read=status.read + chunk.count, high=max(status.high, chunk.reached))
             if chunk.rejected.height:
                 out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
                 status = replace(status, rejected=status.rejected + chunk.rejected.height)
             if chunk.rows.height:
                 if stream.time_column is None:  # then rows have the time of their batch, which is part of the offsets
-                    arrived = pl.lit(piece.after.arrived, pl.Int64).alias(FROM)
+                    arrived = pl.lit(split.after.arrived, pl.Int64).alias(FROM)
                     chunk = replace(chunk, rows=chunk.rows.with_columns(arrived))
                 status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
             floor = max(floor, chunk.promise)
-            began = working_seconds()
-    status = replace(_tell_time(status, stream, floor, piece), requested_metrics=piece.after.requested_metrics)
+            began = cpu_seconds()
+    status = replace(_advance_watermark(status, stream, floor, split), requested_metrics=split.after.requested_metrics)
     for shard in range(pipeline.shards):
         out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
     out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))
@@ -94,21 +94,21 @@ def _accept(
     late = late_rows(time, _high_before(chunk, status, stream), stream.disorder_us, floor)
     late_count = int(late.sum())
     if late_count:
-        kept = pl.Series(late)
+        is_late = pl.Series(late)
         # The side output has the original row, also where the queries need only some columns.
-        aside = (chunk.whole() if chunk.whole is not None else rows).filter(kept)
+        late_frame = (chunk.whole() if chunk.whole is not None else rows).filter(is_late)
         out.for_driver.append(
-            Message("late", stream.name, DRIVER, table=to_table(aside.drop(FROM, UNTIL, strict=False)))
+            Message("late", stream.name, DRIVER, table=to_table(late_frame.drop(FROM, UNTIL, strict=False)))
         )
-        rows = rows.filter(~kept)
+        rows = rows.filter(~is_late)
         time = times(rows, FROM)
     if rows.height:
         if out.profiler.requested_metrics:
-            out.profiler.look(f"source:{stream.name}", rows.with_columns(_until(rows)))
-        left, dropped = drop(rows, stream.name, sampling_rates) if sampling_rates else ({}, {})
+            out.profiler.record(f"source:{stream.name}", rows.with_columns(_until(rows)))
+        sampled, dropped = drop(rows, stream.name, sampling_rates) if sampling_rates else ({}, {})
         for fragment in fragments:
             # One row in, one element out: stage 0 has neither state nor a watermark.
-            batch = _elements(left.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
+            batch = _elements(sampled.get(fragment.query, rows), fragment, sampling_rates.get(fragment.query, 1.0))
             runner = out.runner(fragment)
             watermark = Watermark(FOREVER, rate_history={stream.name: status.rate_history})
             out.route(fragment.route, runner.step(batch, watermark).frame)
@@ -133,7 +133,7 @@ def _high_before(chunk: Chunk, status: SourceStatus, stream: BaseStream) -> Inst
 
 def _elements(rows: pl.DataFrame, fragment: Fragment, sampling_rate: float) -> dict[str, Batch]:
     """Rows as elements under the column ids of the plan: points in time, unless intervals are declared. At sampling
-    rate `sampling_rate` each stands for 1 / share rows."""
+    rate `sampling_rate` each stands for 1 / `sampling_rate` rows."""
     port = ports(fragment.root)[0]
     weight = pl.lit(1.0 / sampling_rate if sampling_rate > 0 else 0.0)
     columns = [(weight if c.name == WEIGHT else pl.col(c.name)).alias(c.id) for c in port.columns]
@@ -146,8 +146,8 @@ def _until(rows: pl.DataFrame) -> pl.Expr:
 
 def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> Mask:
     """Mask of late rows: further behind the latest row than the allowed out-of-orderness, or behind the floor."""
-    first_in_time = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
-    if not len(time) or (time[0] >= first_in_time and is_sorted(time)):
+    earliest_accepted = max(high - disorder_us if high != BEFORE_ALL else BEFORE_ALL, floor)
+    if not len(time) or (time[0] >= earliest_accepted and is_sorted(time)):
         return np.zeros(len(time), dtype=np.bool_)
     latest_before = np.maximum.accumulate(np.concatenate(([high], time)))[:-1]
     bound = np.where(latest_before == BEFORE_ALL, BEFORE_ALL, latest_before - disorder_us)
@@ -155,17 +155,17 @@ def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> M
     return late
 
 
-def _tell_time(status: SourceStatus, stream: BaseStream, floor: Instant, piece: InputSplit) -> SourceStatus:
-    if piece.after.ended:
+def _advance_watermark(status: SourceStatus, stream: BaseStream, floor: Instant, split: InputSplit) -> SourceStatus:
+    if split.after.ended:
         return replace(status, watermark=FOREVER, idle=False, ended=True)
     watermark = max(status.watermark, floor)
     if stream.time_column is None:
-        return replace(status, watermark=max(watermark, piece.after.arrived + 1))  # the next batch arrives later
+        return replace(status, watermark=max(watermark, split.after.arrived + 1))  # the next batch arrives later
     if status.high != BEFORE_ALL:
         in_order = status.slowest() if status.partitions else status.high - stream.disorder_us
         # An idle source is treated as complete: no earlier row is expected from it.
-        watermark = max(watermark, status.high + 1 if piece.after.idle else in_order)
-    return replace(status, watermark=watermark, idle=piece.after.idle)
+        watermark = max(watermark, status.high + 1 if split.after.idle else in_order)
+    return replace(status, watermark=watermark, idle=split.after.idle)
 
 
 def _floor(pipeline: Pipeline, stream: str, before: Mapping[str, SourceStatus]) -> Instant:

@@ -34,7 +34,7 @@ class PipelineMetrics:
         self.batches = 0  # of this run
         self.statuses: Mapping[str, SourceStatus] = {}
         self.rows_out = dict.fromkeys((query.name for query in physical.queries), 0)
-        self.answered: dict[str, int] = {}  # the last batch that brought rows, by query
+        self.last_result_batches: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
         self.measurements = Measurements()
         self._measured_before = self.measurements
@@ -54,7 +54,7 @@ class PipelineMetrics:
             self.operators = {**self.operators, fragment: total}
         self._measured_before = self._measured_before if again else self.measurements
         self.measurements = self._measured_before.after(report.requested_metrics, report.measured)
-        self.answered |= {name: report.batch for name, rows in report.rows_out.items() if rows}
+        self.last_result_batches |= {name: report.batch for name, rows in report.rows_out.items() if rows}
         self.statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
         self.last_batch = report.batch
 
@@ -68,7 +68,7 @@ class PipelineMetrics:
             "rows_out": self.rows_out,
             "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
             "before": asdict(self._before_last),
-            "answered": self.answered,
+            "answered": self.last_result_batches,
         }
 
     def resume(self, record: BatchRecord) -> None:
@@ -79,7 +79,7 @@ class PipelineMetrics:
         self.rows_out = dict(totals["rows_out"])
         self.operators = {fragment: OperatorCounters(**counts) for fragment, counts in totals["operators"].items()}
         self._before_last = Totals(**totals["before"])
-        self.answered = dict(totals["answered"])
+        self.last_result_batches = dict(totals["answered"])
 
     @property
     def state_rows(self) -> int:
@@ -105,7 +105,7 @@ class PipelineMetrics:
         """How many rows of each stream were taken in so far, dropped or not."""
         return {stream: status.rows + status.late for stream, status in self.statuses.items()}
 
-    def heartbeats_of(self, query: str) -> dict[str, SourceStatus]:
+    def statuses_of(self, query: str) -> dict[str, SourceStatus]:
         """What is known of the streams that a query reads."""
         return {name: self.statuses.get(name) or SourceStatus(name) for name in self._streams_of(query)}
 
@@ -124,7 +124,7 @@ class PipelineMetrics:
         """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
         if watermark < FOREVER:
             return watermark - 1
-        return max([status.high for status in self.heartbeats_of(query).values() if status.rows], default=0)
+        return max([status.high for status in self.statuses_of(query).values() if status.rows], default=0)
 
     def _streams_of(self, query: str) -> frozenset[str]:
-        return next(item.streams for item in self.physical.queries if item.name == query)
+        return next(planned.streams for planned in self.physical.queries if planned.name == query)

@@ -31,7 +31,7 @@ TICK_US = SECOND  # interval of watermark updates of an arrival-time stream whil
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """Offset in a source after a batch; `split_points` are the split points of the batch.
+    """Offset in a source after a batch; `split_points` are those of the batch.
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
@@ -140,7 +140,7 @@ class OffsetPlanner:
         self.subscriptions = subscriptions or Subscriptions()
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
-        self._last_rows = dict.fromkeys(sources, time.monotonic())
+        self._last_row_times = dict.fromkeys(sources, time.monotonic())
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
         try:
             for source in sources.values():
@@ -166,7 +166,7 @@ class OffsetPlanner:
         row_counts = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(row_counts) if row_counts else None
         if self.shedding_controller is not None:
-            assert self.metrics is not None, "a shedder goes by what was taken in"
+            assert self.metrics is not None, "the shedding controller goes by the rows taken in"
             self.shedding_controller.observe(time.monotonic(), self.metrics.rows_taken(), left)
         if after == before:
             return after
@@ -189,12 +189,14 @@ class OffsetPlanner:
             return self._by_arrival(before, SourceOffset(at, False, ended, split_points, seal=seal))
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
-            self._last_rows[name] = seconds
+            self._last_row_times[name] = seconds
             return SourceOffset(at, False, ended, split_points, seal=seal)
         if at > before.at:
             return replace(before, at=at, ended=ended, split_points=(), seal=seal)
-        patience = source.stream.idle_after_us
-        idle = patience is not None and not ended and seconds - self._last_rows[name] >= patience / SECOND
+        idle_after_us = source.stream.idle_after_us
+        idle = (
+            idle_after_us is not None and not ended and seconds - self._last_row_times[name] >= idle_after_us / SECOND
+        )
         return replace(before, idle=idle, ended=ended)
 
     def _by_arrival(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
@@ -206,5 +208,5 @@ class OffsetPlanner:
         if isinstance(self.clock, SteadyClock):
             self.clock.go_on_from(before.arrived)  # it may have been set back between two runs
         arrived = max(self.clock(), before.arrived + 1)
-        something = after.at > before.at or after.ended
-        return replace(after, arrived=arrived) if something or arrived - before.arrived >= TICK_US else before
+        has_news = after.at > before.at or after.ended
+        return replace(after, arrived=arrived) if has_news or arrived - before.arrived >= TICK_US else before

@@ -142,7 +142,7 @@ class RunningPipeline:
             or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
             writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
             buffers={
-                name: ResultBuffer(columns[name], sink.keep, in_chunks=not has_whole_elements(physical, name))
+                name: ResultBuffer(columns[name], sink.keep, in_fragments=not has_whole_elements(physical, name))
                 for name, sink in sinks.items()
                 if isinstance(sink, Memory)
             },
@@ -163,7 +163,7 @@ class RunningPipeline:
                 checkpoint.owner,
                 checkpoint.fresh,
                 self.metrics.last_batch,
-                self.metrics.answered.get(name, -1),
+                self.metrics.last_result_batches.get(name, -1),
                 checkpoint.lease.epoch,
                 replayed_until(checkpoint.path),
             )

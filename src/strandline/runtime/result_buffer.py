@@ -48,15 +48,15 @@ class ResultBuffer:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, limit: int | None = DEFAULT_LIMIT, *, in_chunks: bool = True) -> None:
+    def __init__(self, columns: Schema, limit: int | None = DEFAULT_LIMIT, *, in_fragments: bool = True) -> None:
         self.columns = columns
-        self.most = limit
-        self.in_chunks = in_chunks  # else every element is delivered whole, and equal ones that touch are two
+        self.limit = limit
+        self.in_fragments = in_fragments  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
-        self.evicted = 0  # chunks
+        self.evicted = 0  # elements
         self.rows = 0
         self.tables: list[pa.Table] = []
-        self._joined = 0  # deliveries that were merged into the first table
+        self._joined = 0  # chunks that were merged into the first table
         self._rows_after_trim = 0  # rows that were left when it was last shortened
 
     def add(self, tables: Iterable[pa.Table]) -> None:
@@ -64,8 +64,8 @@ class ResultBuffer:
             self.tables.append(table)
             self.rows += table.num_rows
 
-    def pieces(self, after: int, watermark: Instant) -> ResultChunks:
-        """The deliveries from number `after` on."""
+    def chunks(self, after: int, watermark: Instant) -> ResultChunks:
+        """The chunks from number `after` on."""
         head = 1 if self._joined else 0
         number = self._joined + len(self.tables) - head
         reset = after < self._joined
@@ -75,24 +75,24 @@ class ResultBuffer:
     @property
     def exceeds_limit(self) -> bool:
         """True if eviction pays; where nearly everything is valid, the next attempt comes when there is more."""
-        return self.most is not None and self.rows > max(self.most, self._rows_after_trim / _TRIM_TO)
+        return self.limit is not None and self.rows > max(self.limit, self._rows_after_trim / _TRIM_TO)
 
     def trim(self, now: Instant) -> ResultBuffer:
         """Evict the surplus elements that ended first; those valid at `now` stay."""
-        assert self.most is not None
+        assert self.limit is not None
         whole = concat_results(self.tables, self.columns)
         ends = _instants(whole, VALID_UNTIL)
         over = ends[ends <= now]
-        surplus = min(len(over), len(ends) - int(_TRIM_TO * self.most))
-        trimmed = ResultBuffer(self.columns, self.most, in_chunks=self.in_chunks)
+        surplus = min(len(over), len(ends) - int(_TRIM_TO * self.limit))
+        trimmed = ResultBuffer(self.columns, self.limit, in_fragments=self.in_fragments)
         trimmed.since, trimmed.evicted = self.since, self.evicted
-        trimmed._joined = self.pieces(0, now).number
+        trimmed._joined = self.chunks(0, now).number
         if surplus > 0:
             trimmed.since = int(np.partition(over, surplus - 1)[surplus - 1])
             old = ends <= trimmed.since
             trimmed.evicted += int(old.sum())
             retained, evicted = whole.filter(pa.array(~old)), whole.filter(pa.array(old))
-            whole = _begun(retained, evicted, trimmed.since, self.columns) if self.in_chunks else retained
+            whole = _restore_starts(retained, evicted, trimmed.since, self.columns) if self.in_fragments else retained
         trimmed.add([whole.combine_chunks()])
         trimmed._rows_after_trim = trimmed.rows
         return trimmed
@@ -103,8 +103,8 @@ def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
     return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
 
 
-def _begun(retained: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
-    """`retained` with the elements valid at `since` from their start on, of which `old` may have chunks."""
+def _restore_starts(retained: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
+    """`retained` with the elements valid at `since` from their start on, of which `old` may have fragments."""
     starts = _instants(retained, VALID_FROM)
     valid = starts <= since
     continues = np.isin(starts[valid], _instants(old, VALID_UNTIL))

@@ -32,9 +32,9 @@ class PipelineResults:
             self._watermarks = self._metrics.watermarks()
             for name, buffer in self.buffers.items():
                 buffer.add(report.results.get(name, ()))
-            for mine, theirs in ((self.late, report.late), (self.rejected, report.rejected)):
-                for stream, tables in theirs.items():
-                    mine.setdefault(stream, []).extend(tables)
+            for kept, new in ((self.late, report.late), (self.rejected, report.rejected)):
+                for stream, tables in new.items():
+                    kept.setdefault(stream, []).extend(tables)
         # Only this thread changes buffers, so others may read the long one while it is shortened.
         for name, buffer in self.buffers.items():
             if buffer.exceeds_limit and self._watermarks[name] > BEFORE_ALL:
@@ -50,4 +50,4 @@ class PipelineResults:
     def read(self, query: str, after: int = 0) -> ResultChunks:
         """What came of a result that stays in memory from number `after` on, with the watermark that goes with it."""
         with self._lock:
-            return self.buffers[query].pieces(after, self._watermarks[query])
+            return self.buffers[query].chunks(after, self._watermarks[query])

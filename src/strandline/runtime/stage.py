@@ -16,7 +16,7 @@ from strandline.planner.physical.plan import Fragment, Node, Pipeline
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.kernels.compiled import working_seconds
+from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
@@ -109,26 +109,26 @@ class FragmentRunner:
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
     def step(self, inputs: Mapping[str, Batch], watermark: Watermark) -> Batch:
-        """The output up to the progress; inputs by port."""
+        """The output up to the watermark; inputs by port."""
         done: list[Batch] = []
 
-        def given(source: physical.Input | int) -> Batch:
+        def input_of(source: physical.Input | int) -> Batch:
             if isinstance(source, int):
                 return done[source]
             return inputs[source.name] if source.name in inputs else Batch.empty(source.columns)
 
         # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
-        before = working_seconds()
+        before = cpu_seconds()
         for number, (_, sources) in enumerate(self._steps):
-            done.append(self.operators[number].step([given(source) for source in sources], watermark))
+            done.append(self.operators[number].step([input_of(source) for source in sources], watermark))
             self.passed[number] += done[number].frame.height
-            after = working_seconds()
+            after = cpu_seconds()
             self.seconds[number] += after - before
             before = after
             if self._watch is not None:
                 self._watch(number, done[number].frame)
-                before = working_seconds()
-        return given(self._root)
+                before = cpu_seconds()
+        return input_of(self._root)
 
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):
@@ -152,7 +152,7 @@ def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: O
     """Add the counters of a fragment in one task to those of its other tasks."""
     if fragment in totals:
         both = zip(astuple(totals[fragment]), astuple(counters), strict=True)
-        counters = OperatorCounters(*(list(map(add, mine, theirs)) for mine, theirs in both))
+        counters = OperatorCounters(*(list(map(add, total, more)) for total, more in both))
     totals[fragment] = counters
 
 
@@ -161,7 +161,7 @@ class StageOutput:
     """Messages that a task sends, by shard, and to the driver."""
 
     shards: int
-    origin: int
+    sender: int
     write_result: ResultWriter
     by_shard: dict[int, list[Message]] = field(default_factory=dict)
     for_driver: list[Message] = field(default_factory=list)
@@ -170,10 +170,12 @@ class StageOutput:
     profiler: EdgeProfiler = field(default_factory=EdgeProfiler)
 
     def runner(self, fragment: Fragment) -> FragmentRunner:
-        """The operators of a fragment, with the meter on its edges if there is something to measure."""
+        """The operators of a fragment, with the profiler on its edges if there is something to measure."""
         if not self.profiler.requested_metrics:
             return FragmentRunner(fragment.root)
-        return FragmentRunner(fragment.root, lambda number, frame: self.profiler.look(f"{fragment.id}.{number}", frame))
+        return FragmentRunner(
+            fragment.root, lambda number, frame: self.profiler.record(f"{fragment.id}.{number}", frame)
+        )
 
     def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of a fragment; stage 0 has no state."""
@@ -196,7 +198,7 @@ class StageOutput:
             self.results.setdefault(route.query, []).append(frame)
             return
         for shard, part in _by_shard(route, frame, self.shards):
-            self.send(shard, Message("port", route.port, route.stage, self.origin, table=to_table(part)))
+            self.send(shard, Message("port", route.port, route.stage, self.sender, table=to_table(part)))
 
     def close(self) -> None:
         """Send the results of a task, one message per query, then the counters of its operators."""
@@ -219,14 +221,16 @@ def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> I
             for shard in range(shards):
                 yield shard, frame
         case "spread":
-            for shard, (begin, end) in enumerate(pairwise(frame.height * b // shards for b in range(shards + 1))):
+            for shard, (begin, end) in enumerate(
+                pairwise(frame.height * number // shards for number in range(shards + 1))
+            ):
                 if begin < end:
                     yield shard, frame.slice(begin, end - begin)
         case "hash":
             target = (hash_rows(frame, route.keys) % np.uint64(shards)).astype(np.uint16)
             order = np.argsort(target, kind="stable")  # a radix sort for 16 bits: linear
-            split_points = np.searchsorted(target[order], np.arange(shards + 1)).tolist()
-            for shard, (begin, end) in enumerate(pairwise(split_points)):
+            bounds = np.searchsorted(target[order], np.arange(shards + 1)).tolist()
+            for shard, (begin, end) in enumerate(pairwise(bounds)):
                 if begin < end:
                     yield shard, frame[order[begin:end]]
 
@@ -264,7 +268,7 @@ def _inputs(fragment: Fragment, messages_in: Sequence[Message]) -> dict[str, Bat
     """The elements for each port; senders in a fixed order, so that a batch that runs again sees the same."""
     inputs: dict[str, Batch] = {}
     for port in physical.ports(fragment.root):
-        arrived = sorted((m for m in messages_in if m.kind == "port" and m.name == port.name), key=lambda m: m.origin)
+        arrived = sorted((m for m in messages_in if m.kind == "port" and m.name == port.name), key=lambda m: m.sender)
         if arrived:
             inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived])
     return inputs

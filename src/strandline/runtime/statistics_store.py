@@ -92,7 +92,7 @@ def _read(file: Path | None) -> dict[str, dict[str, Any]]:
 def _identity(stream: BaseStream) -> str:
     """Identity of a stream: its columns and its source, as a hash, since sources have passwords."""
     source = stream.source
-    said = repr(
+    declaration = repr(
         (stream.columns, source.function, source.arguments, sorted(source.options.items()), stream.time_columns)
     )
-    return hashlib.sha256(said.encode()).hexdigest()
+    return hashlib.sha256(declaration.encode()).hexdigest()

@@ -35,15 +35,15 @@ class Subscription:
     """The metrics of one subscriber, until it is closed."""
 
     items: tuple[str, ...]
-    needs: frozenset[str]
-    tell: Callable[[], None] | None
+    statistics: frozenset[str]
+    callback: Callable[[], None] | None
     every: float  # seconds between two calls
-    board: Subscriptions
+    subscriptions: Subscriptions
     last_notified: float | None = None
 
     def close(self) -> None:
         """Unsubscribe. Idempotent."""
-        self.board.remove(self)
+        self.subscriptions.remove(self)
 
     def __enter__(self) -> Subscription:
         return self
@@ -58,44 +58,48 @@ class Subscriptions:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._all: list[Subscription] = []
-        self._wanted: Counter[str] = Counter()  # how many subscribers need a measurement
+        self._subscriber_counts: Counter[str] = Counter()  # how many subscribers need a measurement
 
-    def add(self, items: Iterable[str] | None, tell: Callable[[], None] | None, every: float) -> Subscription:
+    def add(self, items: Iterable[str] | None, callback: Callable[[], None] | None, every: float) -> Subscription:
         metrics = tuple(ITEMS) if items is None else tuple(items)
-        for item in metrics:
-            if item not in ITEMS:
+        for metric in metrics:
+            if metric not in ITEMS:
                 raise QueryError(
-                    f'unknown metric "{item}"', code="unknown-item", hint=f"Metrics are {', '.join(ITEMS)}."
+                    f'unknown metric "{metric}"', code="unknown-item", hint=f"Metrics are {', '.join(ITEMS)}."
                 )
-        needs = frozenset(primitive for item in metrics for primitive in ITEMS[item])
-        subscription = Subscription(metrics, needs, tell, every, self)
+        statistics = frozenset(primitive for metric in metrics for primitive in ITEMS[metric])
+        subscription = Subscription(metrics, statistics, callback, every, self)
         with self._lock:
             self._all.append(subscription)
-            self._wanted.update(needs)
+            self._subscriber_counts.update(statistics)
         return subscription
 
     def remove(self, subscription: Subscription) -> None:
         with self._lock:
             if subscription in self._all:
                 self._all.remove(subscription)
-                self._wanted.subtract(subscription.needs)
+                self._subscriber_counts.subtract(subscription.statistics)
 
     def requested_metrics(self) -> MetricSet:
         """Statistics that the next batch is to collect."""
         with self._lock:
-            return tuple(item for item in PRIMITIVES if self._wanted[item] > 0)
+            return tuple(metric for metric in PRIMITIVES if self._subscriber_counts[metric] > 0)
 
     def publish(self, measured: MetricSet, last: bool) -> None:
         """Call the subscribers that are due and whose statistics the batch has collected; at the end all of them."""
         with self._lock:
-            waiting = [(item, item.tell) for item in self._all if item.tell is not None and item.needs <= set(measured)]
+            waiting = [
+                (subscription, subscription.callback)
+                for subscription in self._all
+                if subscription.callback is not None and subscription.statistics <= set(measured)
+            ]
         now = time.monotonic()
-        for item, tell in waiting:
-            if last or item.last_notified is None or now - item.last_notified >= item.every:
-                item.last_notified = now
+        for subscription, callback in waiting:
+            if last or subscription.last_notified is None or now - subscription.last_notified >= subscription.every:
+                subscription.last_notified = now
                 try:
-                    tell()
+                    callback()
                 except Exception as error:  # a failing callback must not stop the query
-                    item.close()
+                    subscription.close()
                     message = f"a metrics callback failed and was removed: {type(error).__name__}: {error}"
                     warnings.warn(message, stacklevel=2)

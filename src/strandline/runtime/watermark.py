@@ -16,7 +16,7 @@ from strandline.shedding.sampler import RateHistory, rate_history_from, with_cou
 class SourceStatus:
     """Status of a source after a batch: its watermark and counters.
 
-    `watermark` is the watermark: no later row is accepted with a time before it. `low` and `high`: the earliest and
+    `watermark`: no later row is accepted with a time before it. `low` and `high`: the earliest and
     latest time of an accepted row so far. The counts are totals since the query began: `read` rows, bad units included,
     is always the sum of the accepted `rows`, the `late` and the `rejected` ones.
 

@@ -28,8 +28,8 @@ DRAIN_S: Final = 15.0  # seconds in which a backlog should be worked off
 BATCH_S: Final = 1.0  # seconds of rows that a batch takes while rows are dropped: small ones waste time
 MIN_LAG_S: Final = 1.0  # seconds of lag: below that nothing is dropped, whatever the load
 TARGET_UTILISATION: Final = 0.9  # of the capacity, so that small errors do not pile up
-MIN_RATE_CHANGE: Final = 0.05  # a change of shares below this is not worth a new setting
-FULL_RATE: Final = 0.97  # a share above this is all
+MIN_RATE_CHANGE: Final = 0.05  # a relative change of a rate below this is not worth a new setting
+FULL_RATE: Final = 0.97  # a rate above this is 1
 MIN_RATE: Final = 0.001  # a minimum sample, so that the load stays observable
 MAX_FORECAST_S: Final = 120.0  # seconds: a window that fills for longer is met as it fills
 MIN_BATCH_ROWS: Final = 1000
@@ -43,7 +43,7 @@ class SheddableQuery:
     """A query's load model, and its minimum sampling rate per stream; 1 if it may not lose a row."""
 
     model: SheddingModel
-    least: float
+    min_rate: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,12 @@ class SheddingController:
         self.capacity = 1.0 if capacity is None else capacity
         self.load = MeasuredLoad()
         self.fresh = fresh
-        self.sampling_rates = {query: dict.fromkeys(item.model.streams, 1.0) for query, item in queries.items()}
+        self.sampling_rates = {
+            query: dict.fromkeys(sheddable_query.model.streams, 1.0) for query, sheddable_query in queries.items()
+        }
         self._batch: _Batch | None = None
         self._began: float | None = None  # when the last batch did
-        self._looked: tuple[float, dict[str, int], dict[str, int]] | None = None
+        self._last_observation: tuple[float, dict[str, int], dict[str, int]] | None = None
         self._rates: dict[str, float] = {}
         self._fixed = fixed
         self._batch_rows = batch_rows
@@ -107,7 +109,7 @@ class SheddingController:
         with self.lock:
             waiting = {stream: count or 0 for stream, count in left.items()}
             self._count(now, rows, waiting)
-            self._looked = now, dict(rows), waiting
+            self._last_observation = now, dict(rows), waiting
             batch, self._batch = self._batch, None
             if batch is None:
                 return
@@ -115,10 +117,10 @@ class SheddingController:
             self.load = MeasuredLoad(self._needed or 0.0, dict(self._rates), sum(waiting.values()))
 
     def _count(self, now: float, rows: Mapping[str, int], waiting: dict[str, int]) -> None:
-        """Let the rates follow what has come since the last look."""
-        if self._looked is None or now <= self._looked[0]:
+        """Let the rates follow what has come since the last observation."""
+        if self._last_observation is None or now <= self._last_observation[0]:
             return
-        then, rows_then, waiting_then = self._looked
+        then, rows_then, waiting_then = self._last_observation
         fade = math.exp((then - now) / RATE_AVERAGING_S)
         for stream, count in waiting.items():
             came = rows.get(stream, 0) - rows_then.get(stream, 0) + count - waiting_then.get(stream, 0)
@@ -144,10 +146,13 @@ class SheddingController:
     def _part(self, batch: _Batch) -> float:
         """The work of a batch, as a fraction of that without drops."""
         whole = kept = 0.0
-        for query, item in self.queries.items():
-            held = {s: self._held(query, s, batch.began, item.model.window(s)) for s in item.model.streams}
-            whole += item.model.full_load(self._rates)
-            kept += item.model.load(self._rates, batch.sampling_rates[query], held)
+        for query, sheddable_query in self.queries.items():
+            held = {
+                s: self._held(query, s, batch.began, sheddable_query.model.window(s))
+                for s in sheddable_query.model.streams
+            }
+            whole += sheddable_query.model.full_load(self._rates)
+            kept += sheddable_query.model.load(self._rates, batch.sampling_rates[query], held)
         return kept / whole if whole > 0 else 1.0
 
     def _held(self, query: str, stream: str, now: float, window: float) -> float:
@@ -171,7 +176,7 @@ class SheddingController:
     def decide(self, now: float) -> dict[str, SamplingRates]:
         """Sampling rates for the batch that begins now, by stream; a stream that is kept whole is not named."""
         with self.lock:
-            new_rates = self._wanted()
+            new_rates = self._target_rates()
             changes = [
                 (query, stream, before, rates[stream])
                 for query, rates in sorted(new_rates.items())
@@ -183,7 +188,7 @@ class SheddingController:
                 self.sampling_rates = new_rates
             if not self._past or self._past[-1][1] != self.sampling_rates:
                 self._past.append((now, {query: dict(rates) for query, rates in self.sampling_rates.items()}))
-            rows = self._looked[1] if self._looked is not None else {}
+            rows = self._last_observation[1] if self._last_observation is not None else {}
             self._began = now
             self._batch = _Batch(now, dict(rows), self.sampling_rates)
             rates_by_stream: dict[str, list[tuple[str, float]]] = {}
@@ -199,26 +204,33 @@ class SheddingController:
             about = {"query": query, "stream": stream, "before": before, "after": after}
             log_event(SHEDDING, INFO, "sampling rate changed", **about, **load)
 
-    def _wanted(self) -> dict[str, dict[str, float]]:
+    def _target_rates(self) -> dict[str, dict[str, float]]:
         if self._needed is None or (self._is_whole() and self.given is None and self.load.lag < MIN_LAG_S):
             return self.sampling_rates
         rates = dict(self._rates)
         total = sum(rates.values())
         # The backlog is to be worked off, too: as additional input over the time in which it should be gone.
-        late = self.load.lag - self._longest()
-        hurry = 1.0 + (late / DRAIN_S if total > 0 and late > 0 else 0.0)
-        room = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
-        part = room / (self._needed * hurry) if self._needed > 0 else math.inf
-        whole = {query: item.model.full_load(rates) for query, item in self.queries.items()}
-        loose = sum(load for query, load in whole.items() if self.queries[query].least < 1.0)
-        fixed = sum(whole.values()) - loose
-        spared = max(part * (loose + fixed) - fixed, 0.0) / loose if part < 1.0 and loose > 0 else math.inf
-        return {query: self._optimal_rates(item, rates, spared) for query, item in self.queries.items()}
+        excess_lag = self.load.lag - self._longest()
+        backlog_factor = 1.0 + (excess_lag / DRAIN_S if total > 0 and excess_lag > 0 else 0.0)
+        usable_capacity = TARGET_UTILISATION * self.capacity * max(0.1, 1.0 - self._fixed / self._longest())
+        part = usable_capacity / (self._needed * backlog_factor) if self._needed > 0 else math.inf
+        whole = {query: sheddable_query.model.full_load(rates) for query, sheddable_query in self.queries.items()}
+        sheddable_load = sum(load for query, load in whole.items() if self.queries[query].min_rate < 1.0)
+        fixed = sum(whole.values()) - sheddable_load
+        sheddable_fraction = (
+            max(part * (sheddable_load + fixed) - fixed, 0.0) / sheddable_load
+            if part < 1.0 and sheddable_load > 0
+            else math.inf
+        )
+        return {
+            query: self._optimal_rates(sheddable_query, rates, sheddable_fraction)
+            for query, sheddable_query in self.queries.items()
+        }
 
-    def _optimal_rates(self, item: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
-        if part >= 1.0 or item.least >= 1.0:
-            return dict.fromkeys(item.model.streams, 1.0)
-        sampling_rates = item.model.optimal_rates(rates, part, max(item.least, MIN_RATE))
+    def _optimal_rates(self, sheddable_query: SheddableQuery, rates: Rates, part: float) -> dict[str, float]:
+        if part >= 1.0 or sheddable_query.min_rate >= 1.0:
+            return dict.fromkeys(sheddable_query.model.streams, 1.0)
+        sampling_rates = sheddable_query.model.optimal_rates(rates, part, max(sheddable_query.min_rate, MIN_RATE))
         return {stream: 1.0 if rate >= FULL_RATE else rate for stream, rate in sampling_rates.items()}
 
     def max_rows(self, stream: str) -> float:
@@ -250,7 +262,7 @@ class SheddingController:
         with self.lock:
             return self.queries[query].model.completeness(self._rates, self.sampling_rates[query])
 
-    def resume_point(self, query: str) -> dict[str, float]:
+    def sampling_rates_of(self, query: str) -> dict[str, float]:
         """Present sampling rates of a query."""
         with self.lock:
             return dict(self.sampling_rates[query])
@@ -260,19 +272,19 @@ def _is_worth_it(before: float, after: float) -> bool:
     return (after == 1.0) != (before == 1.0) or abs(after - before) > MIN_RATE_CHANGE * before
 
 
-def make_shedder(
+def make_shedding_controller(
     planned: PlannedPipeline,
-    sampling_rates: Mapping[str, float | None],
+    max_dropped_fractions: Mapping[str, float | None],
     capacity: float | None,
     fresh: bool,
     fixed: float,
     batch_rows: float,
 ) -> SheddingController:
-    """The controller of a pipeline whose queries may lose these shares of their rows."""
+    """The controller of a pipeline whose queries may lose these fractions of their rows."""
     statistics, prices = planned.inputs.statistics, planned.inputs.prices
     queries = {
         query.name: SheddableQuery(
-            SheddingModel(query.optimized, statistics, prices), 1.0 - (sampling_rates[query.name] or 0.0)
+            SheddingModel(query.optimized, statistics, prices), 1.0 - (max_dropped_fractions[query.name] or 0.0)
         )
         for query in planned.queries
     }

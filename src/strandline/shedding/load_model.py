@@ -43,18 +43,20 @@ class SheddingModel:
         self._prices = prices or load_prices()
         self._row_cost = self._prices.joins.arrival + EXCHANGE  # seconds of an operator with a state and the way to it
         self._read_cost = READING * self._row_cost  # also of a row that is dropped then
-        self._cluster, stateful = _join_in(plan)
+        self._join_graph, stateful = _join_in(plan)
         self._above = stateful * self._row_cost
-        self._read = [streams_read(item) for item in self._cluster.inputs] if self._cluster is not None else []
+        self._read = (
+            [streams_read(input_plan) for input_plan in self._join_graph.inputs] if self._join_graph is not None else []
+        )
         self._known: tuple[dict[str, float], JoinQuery] | None = None
 
     def load(self, rates: SamplingRates, now: SamplingRates, held: SamplingRates) -> float:
         """Seconds of work per second for rows of which `now` is kept, where of those in the windows `held` was."""
         read = self._read_cost * sum(self._rate(rates, stream) for stream in self.streams)
-        if self._cluster is None:
+        if self._join_graph is None:
             return read + (self._row_cost + self._above) * sum(self._rate(rates, s) * now[s] for s in self.streams)
         query = self._query(rates)
-        work = JoinLoad.of(query, self._cluster.tree)
+        work = JoinLoad.of(query, self._join_graph.tree)
         return read + work.passing(self._by_input(query, rates, now), self._by_input(query, rates, held))
 
     def full_load(self, rates: SamplingRates) -> float:
@@ -63,7 +65,7 @@ class SheddingModel:
         return self.load(rates, whole, whole)
 
     def optimal_rates(self, rates: SamplingRates, part: float, min_rate: float) -> dict[str, float]:
-        """The shares, none below `min_rate`, that leave the most results for this part of the work with every row."""
+        """The rates, none below `min_rate`, that leave the most results for this part of the work with every row."""
         target = part * self.full_load(rates)
 
         def work(sampling_rates: SamplingRates) -> float:
@@ -83,7 +85,7 @@ class SheddingModel:
 
     def completeness(self, rates: SamplingRates, sampling_rates: SamplingRates) -> float:
         """Fraction of the results that remains."""
-        if self._cluster is None:
+        if self._join_graph is None:
             total = sum(self._rate(rates, stream) for stream in self.streams)
             return sum(self._rate(rates, s) * sampling_rates[s] for s in self.streams) / total if total else 1.0
         query = self._query(rates)
@@ -94,15 +96,17 @@ class SheddingModel:
 
     def window(self, stream: str) -> float:
         """Seconds that the rows of a stream are held in time windows."""
-        if self._cluster is None:
+        if self._join_graph is None:
             return 0.0
         query = self._query({})
-        lengths = [item.seconds for item, read in zip(query.inputs, self._read, strict=True) if stream in read]
+        lengths = [
+            join_input.seconds for join_input, read in zip(query.inputs, self._read, strict=True) if stream in read
+        ]
         return max([0.0, *(seconds for seconds in lengths if seconds is not None)])
 
     def _best(self, rates: SamplingRates, min_rate: float) -> Callable[[float], dict[str, float]]:
-        """The shares for a capacity, in seconds of work per second."""
-        if self._cluster is None:
+        """The rates for a capacity, in seconds of work per second."""
+        if self._join_graph is None:
             full = (self._row_cost + self._above) * sum(self._rate(rates, stream) for stream in self.streams)
 
             def alike(capacity: float) -> dict[str, float]:
@@ -110,7 +114,7 @@ class SheddingModel:
                 return dict.fromkeys(self.streams, sampling_rate)
 
             return alike
-        query, tree, read = self._query(rates), self._cluster.tree, self._read
+        query, tree, read = self._query(rates), self._join_graph.tree, self._read
 
         def solved(capacity: float) -> dict[str, float]:
             sampling_rates = np.clip(shed(query, tree, capacity).sampling_rates, 1e-9, 1.0)
@@ -136,14 +140,14 @@ class SheddingModel:
         return rates.get(stream) or self._statistics.get(stream, StreamStatistics()).rate or RATE
 
     def _query(self, rates: SamplingRates) -> JoinQuery:
-        assert self._cluster is not None, "there is a join"
+        assert self._join_graph is not None, "there is a join"
         stream_rates = {stream: self._rate(rates, stream) for stream in self.streams}
         if self._known is None or self._known[0] != stream_rates:
             statistics = {
                 stream: replace(self._statistics.get(stream, StreamStatistics()), rate=rate)
                 for stream, rate in stream_rates.items()
             }
-            query = replace(join_query(self._cluster, statistics, self._prices), above=self._above)
+            query = replace(join_query(self._join_graph, statistics, self._prices), above=self._above)
             self._known = stream_rates, query
         return self._known[1]
 

@@ -19,14 +19,14 @@ from strandline.runtime.kernels.hashing import hash_rows, mix
 
 # Sampling rates of a stream by query; a query that is not named keeps all.
 SamplingRates: TypeAlias = tuple[tuple[str, float], ...]
-# How the boxes of a stream stood: each setting holds for the rows after an instant, up to the next setting.
+# History of the sampling rates of a stream: each setting holds for the rows after an instant, up to the next setting.
 RateHistory: TypeAlias = tuple[tuple[Instant, SamplingRates], ...]
 
 MOST_SETTINGS: Final = 256  # length of the history; windows rarely span more changes
 
 
 def sampling_rates_from(data: Iterable[Sequence[Any]]) -> SamplingRates:
-    """Shares as they come out of JSON."""
+    """Sampling rates as they come out of JSON."""
     return tuple((str(query), float(sampling_rate)) for query, sampling_rate in data)
 
 
@@ -63,12 +63,12 @@ def _places(rows: pl.DataFrame, stream: str) -> npt.NDArray[np.float64]:
     return (mix(hash_rows(rows, sorted(rows.columns)) ^ salt) >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def kept_share(
+def mean_sampling_rate(
     settings: RateHistory, query: str, range_us: int | None, at: npt.NDArray[np.int64], origin: Instant
 ) -> npt.NDArray[np.float64]:
     """Mean sampling rate of a stream over the window that ends at each instant.
 
-    Without an end the window begins with the stream. Each instant counts alike, however many rows it had.
+    Without a range the window begins with the stream. Each instant counts alike, however many rows it had.
     """
     if not any(name == query for _, sampling_rates in settings for name, _ in sampling_rates):
         return np.ones(len(at))
@@ -82,9 +82,9 @@ def kept_share(
     sums = np.concatenate(([0.0], np.cumsum(spans * values[1:])))
 
     def up_to(instants: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
-        piece = np.searchsorted(begins, instants, side="right")
-        start = begins[np.maximum(piece - 1, 0)]
-        integral: npt.NDArray[np.float64] = sums[np.maximum(piece - 1, 0)] + (instants - start) * values[piece]
+        number = np.searchsorted(begins, instants, side="right")
+        start = begins[np.maximum(number - 1, 0)]
+        integral: npt.NDArray[np.float64] = sums[np.maximum(number - 1, 0)] + (instants - start) * values[number]
         return integral
 
     first = np.full(len(at), origin, np.int64) if range_us is None else np.maximum(at + 1 - range_us, origin)

@@ -31,9 +31,9 @@ def batch(number: int, *rows: tuple[str, int, int, int]) -> SinkBatch:
     return SinkBatch(number, pa.table(columns), 100 * number)
 
 
-def opened(path: Path, last: int = -1, answered: int = -1, owner: str = "me") -> SinkWriter:
+def opened(path: Path, last: int = -1, last_result_batch: int = -1, owner: str = "me") -> SinkWriter:
     writer = sl.Delta(path).open("q", COLUMNS)
-    resume_point = ResumePoint(owner, last < 0, last, answered)
+    resume_point = ResumePoint(owner, last < 0, last, last_result_batch)
     writer.validate(resume_point)
     writer.prepare(resume_point)
     return writer
@@ -44,9 +44,9 @@ def rows(path: Path) -> list[tuple[str, int]]:
     return sorted((row["k"], row["n"]) for row in table.to_pylist())
 
 
-def refusal(path: Path, last: int, answered: int, owner: str = "me") -> StrandlineError:
+def refusal(path: Path, last: int, last_result_batch: int, owner: str = "me") -> StrandlineError:
     with pytest.raises(SinkError) as caught:
-        opened(path, last, answered, owner)
+        opened(path, last, last_result_batch, owner)
     return caught.value
 
 

@@ -223,14 +223,14 @@ class _Loud(SinkWriter):
 def test_a_package_brings_a_sink_along(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     point = importlib.metadata.EntryPoint("loud", f"{__name__}:Loud", "strandline.sinks")
     monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group == point.group else [])
-    plugins.brought_along.cache_clear()
+    plugins.load_plugins.cache_clear()
     try:
         assert known_sinks()["loud"] is Loud
         assert database.sql("CREATE SINK x INTO loud() AS SELECT k FROM s").await_end(30)
         assert Loud.heard == [2]
         assert error_of(database, "CREATE SINK y INTO loud(1) AS SELECT k FROM s").code == "sink-argument"
     finally:
-        plugins.brought_along.cache_clear()
+        plugins.load_plugins.cache_clear()
 
 
 def test_every_sink_says_what_it_promises_and_doctor_shows_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,19 +42,19 @@ class Tables:
         self.waiting: dict[int, tuple[object, ...]] = {}
 
     def apply(self, changes: SnapshotChanges) -> None:
-        for row in changes.go.to_list():
+        for row in changes.deleted.to_list():
             del self.rows[row], self.ends[row]
-        for row in changes.go_on.to_list():
+        for row in changes.continued.to_list():
             del self.ends[row]
-        for row in changes.begun.to_list():
+        for row in changes.started.to_list():
             del self.waiting[row]
-        for row, *payload in changes.come.rows():
+        for row, *payload in changes.inserted.rows():
             assert row not in self.rows
             self.rows[row] = (payload[0], payload[1])
         for row, until in changes.ends.rows():
             assert row not in self.ends
             self.ends[row] = until
-        for row, *rest in changes.wait.rows():
+        for row, *rest in changes.deferred.rows():
             assert row not in self.waiting
             self.waiting[row] = tuple(rest)
 
@@ -85,8 +85,8 @@ def test_the_table_is_the_snapshot_after_every_batch(run: list[tuple[list[tuple[
         assert set(tables.rows) == set(tables.ends)
         # Rows that are in both snapshots are not touched: only the difference comes and goes.
         old, now = counted(list(before.values())), counted(valid)
-        assert changes.come.height == (now - old).total()
-        assert counted([before[row] for row in changes.go.to_list()]) == old - now
+        assert changes.inserted.height == (now - old).total()
+        assert counted([before[row] for row in changes.deleted.to_list()]) == old - now
 
 
 def test_a_piece_that_goes_on_keeps_its_row() -> None:
@@ -94,10 +94,10 @@ def test_a_piece_that_goes_on_keeps_its_row() -> None:
     #   a 1   [====)[====)
     #   b 1   [====)
     live, changes = step(nothing(), elements([("a", 1.0, 0, 5), ("b", 1.0, 0, 5)]), last_instant(5), PAYLOAD)
-    assert changes.come.rows() == [(0, "a", 1.0), (1, "b", 1.0)]
+    assert changes.inserted.rows() == [(0, "a", 1.0), (1, "b", 1.0)]
     live, changes = step(live, elements([("a", 1.0, 5, 10)]), last_instant(10), PAYLOAD)
-    assert changes.come.height == 0
-    assert changes.go.to_list() == [1]
+    assert changes.inserted.height == 0
+    assert changes.deleted.to_list() == [1]
     assert changes.ends.rows() == [(0, 10)]
 
 
@@ -105,27 +105,27 @@ def test_equal_rows_are_taken_over_one_by_one() -> None:
     twice = [("a", 1.0, 0, 5), ("a", 1.0, 0, 5)]
     live, changes = step(nothing(), elements(twice), last_instant(5), PAYLOAD)
     live, changes = step(live, elements([("a", 1.0, 5, 9)] * 3), last_instant(9), PAYLOAD)
-    assert changes.come.height == 1 and len(changes.go) == 0 and live.valid.height == 3
+    assert changes.inserted.height == 1 and len(changes.deleted) == 0 and live.valid.height == 3
     live, changes = step(live, elements([("a", 1.0, 9, 12)]), last_instant(12), PAYLOAD)
-    assert changes.come.height == 0 and len(changes.go) == 2 and live.valid.height == 1
+    assert changes.inserted.height == 0 and len(changes.deleted) == 2 and live.valid.height == 1
 
 
 def test_what_begins_later_waits() -> None:
     live, changes = step(nothing(), elements([("a", 1.0, 7, 9)]), last_instant(5), PAYLOAD)
-    assert changes.come.height == 0 and changes.wait.rows() == [(0, "a", 1.0, 7, 9)]
+    assert changes.inserted.height == 0 and changes.deferred.rows() == [(0, "a", 1.0, 7, 9)]
     live, changes = step(live, elements([]), last_instant(8), PAYLOAD)
-    assert changes.come.rows() == [(0, "a", 1.0)] and changes.begun.to_list() == [0]
+    assert changes.inserted.rows() == [(0, "a", 1.0)] and changes.started.to_list() == [0]
     live, changes = step(live, elements([]), last_instant(10), PAYLOAD)
-    assert changes.go.to_list() == [0]
+    assert changes.deleted.to_list() == [0]
 
 
 def test_what_is_over_before_anybody_looks_is_never_shown() -> None:
     live, changes = step(nothing(), elements([("a", 1.0, 7, 9)]), last_instant(5), PAYLOAD)
     live, changes = step(live, elements([("b", 1.0, 6, 8)]), last_instant(20), PAYLOAD)
-    assert changes.come.height == 0 and changes.begun.to_list() == [0] and live.waiting.height == 0
+    assert changes.inserted.height == 0 and changes.started.to_list() == [0] and live.waiting.height == 0
 
 
 def test_the_ends_of_time() -> None:
     assert last_instant(BEFORE_ALL) == BEFORE_ALL
     _, changes = step(nothing(), elements([("a", 1.0, 0, 9), ("b", 1.0, 0, FOREVER)]), last_instant(FOREVER), PAYLOAD)
-    assert changes.come.rows() == [(1, "b", 1.0)]
+    assert changes.inserted.rows() == [(1, "b", 1.0)]

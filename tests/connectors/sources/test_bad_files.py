@@ -20,7 +20,7 @@ import strandline as sl
 from strandline.connectors.sources.files import planning, records
 from strandline.connectors.sources.files.content import FileFormat
 from strandline.connectors.sources.files.records import split
-from strandline.connectors.sources.files.units import FileRange
+from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.core.errors import ParseError, SourceError
 from strandline.core.types import INT, TIMESTAMP, VARCHAR
@@ -147,7 +147,7 @@ def test_records_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> Non
             whole = split(data, quotes, longest, final=True)
             assert whole.end == len(data)
             block = chance.choice((1, 2, 7, 30))
-            facts = FileRange("f", row=1, kind="csv" if quotes else "json")
+            facts = FileUnit("f", row=1, kind="csv" if quotes else "json")
             units = list(planning._scan(io.BytesIO(data), facts, FileFormat(), longest, True, block))
             assert [unit.begin for unit in units[1:]] == [unit.end for unit in units[:-1]]
             assert [unit.row for unit in units[1:]] == [unit.row + unit.rows for unit in units[:-1]]

@@ -91,7 +91,7 @@ def test_a_journal_is_read_alike_by_all_and_refused_where_it_has_a_hole(tmp_path
         journal.append(pa.table({"x": list(range(3 * number, 3 * number + 3))}))
         journal.promise(number)
     reader = Journal(tmp_path / "j")
-    reader.look()
+    reader.refresh()
     assert reader.reach == 16
     for cut in range(17):
         found = [*reader.between(0, cut), *Journal(tmp_path / "j").between(cut, 16)]
@@ -100,7 +100,7 @@ def test_a_journal_is_read_alike_by_all_and_refused_where_it_has_a_hole(tmp_path
         assert [part for _, part in found if isinstance(part, int)] == [0, 1, 2, 3]
     next((tmp_path / "j").glob("*4-*.rows.*")).unlink()
     with pytest.raises(CheckpointError):
-        Journal(tmp_path / "j").look()
+        Journal(tmp_path / "j").refresh()
 
 
 @pytest.mark.spark

@@ -111,7 +111,7 @@ def test_what_can_be_understood_in_two_ways_is_refused(source: HttpSource, case:
     answers = send(source, request + smuggled)
     assert statuses(answers) == [status], "one answer, and nothing of what follows is taken for a request"
     assert b"Connection: close" in answers
-    assert source.received.kept == 0
+    assert source.received.synced == 0
 
 
 def test_requests_may_follow_each_other_without_waiting(source: HttpSource) -> None:
@@ -146,7 +146,7 @@ def test_a_dripping_client_is_hung_up_on(source: HttpSource, monkeypatch: pytest
             connection.sendall(b"X")
             time.sleep(0.04 if where == "head" else 0.1)
     assert time.monotonic() - began < 3.0
-    assert source.received.kept == 0
+    assert source.received.synced == 0
 
 
 def test_a_large_body_gets_more_time(source: HttpSource, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,7 +235,7 @@ def test_other_interfaces_need_a_token(host: str, call: str) -> None:
 def test_a_name_with_one_address_of_another_interface_needs_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receiving, "_addresses", lambda host: ["127.0.0.1", "192.0.2.7"])
     with pytest.raises(StrandlineError, match="token"):
-        receiving.refuse_open_door("http", "both", None, None)
+        receiving.require_token_for_remote("http", "both", None, None)
 
 
 @pytest.mark.parametrize("host", ["", "127.0.0.1:", "localhost:", "[::1]:", "127.9.9.9:"])
@@ -294,7 +294,7 @@ def test_a_socket_with_a_token_takes_rows_after_it(guarded: SocketSource) -> Non
         time.sleep(0.05)
         good.sendall(b"ret\r\n" + ROW + b"\n" + ROW[:5])
         good.sendall(ROW[5:] + b"\n")
-        wait_for(lambda: guarded.received.kept == 2)
+        wait_for(lambda: guarded.received.synced == 2)
 
 
 @pytest.mark.parametrize("first", [b"wrong\n", ROW + b"\n", b"s3cret\x00\n", b"\n", b"S3CRET\n", b"x" * 10_000])
@@ -304,7 +304,7 @@ def test_a_socket_hangs_up_on_who_does_not_know_the_token(guarded: SocketSource,
         with contextlib.suppress(ConnectionError):  # already hung up
             bad.sendall(ROW + b"\n")
         assert is_hung_up(bad)
-    assert guarded.received.kept == 0
+    assert guarded.received.synced == 0
 
 
 def test_a_socket_does_not_wait_for_a_token_that_drips(guarded: SocketSource) -> None:
@@ -329,7 +329,7 @@ def test_a_socket_has_room_for_so_many(guarded: SocketSource) -> None:
         with tcp(guarded) as another:
             another.sendall(b"s3cret\n" + ROW + b"\n")
             time.sleep(0.1)
-        return guarded.received.kept > 0
+        return guarded.received.synced > 0
 
     wait_for(comes_in)
     for connection in crowd:

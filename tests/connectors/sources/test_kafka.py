@@ -248,7 +248,7 @@ def test_a_topic_that_was_made_anew_is_not_read_from_the_middle(broker: Broker, 
 
 
 def test_nobody_answers(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic_module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(topic_module, "RESPONSE_SECONDS", 0.5)
     with pytest.raises(StrandlineError) as caught:
         database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE kafka('127.0.0.1:1', topic => 't') ORDERED BY ts")
     assert caught.value.code == "kafka-unreachable" and caught.value.span is not None and caught.value.hint

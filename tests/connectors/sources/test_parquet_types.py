@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.connectors.sources.files.parquet import read_row_groups
-from strandline.connectors.sources.files.units import FileRange
+from strandline.connectors.sources.files.units import FileUnit
 
 COLUMNS = {
     "small": pa.array([1, None, 3, 4], pa.int8()),
@@ -46,7 +46,7 @@ def test_a_unit_is_read_as_arrow_reads_it(column: str, encoding: str, tmp_path: 
     table = pa.table({column: COLUMNS[column], "other": pa.array([Decimal(1)] * 4, pa.decimal256(50, 2))})
     pq.write_table(table, path, row_group_size=3, **ENCODINGS[encoding])
     for group, (row, rows) in enumerate([(1, 3), (4, 1)]):
-        unit = FileRange(path.name, group, group + 1, row, rows, "parquet")
+        unit = FileUnit(path.name, group, group + 1, row, rows, "parquet")
         by_arrow: Any = pl.from_arrow(pq.ParquetFile(path).read_row_group(group, columns=[column]))
         read = read_row_groups(str(path), unit, [column])
         assert read.schema == by_arrow.schema

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from strandline.connectors.sources import parquet_runs as runs
+from strandline.connectors.sources import sorted_runs as runs
 from strandline.connectors.sources.dataframe import DataFrameSource
 from strandline.connectors.sources.journal import Journal
 from strandline.core.errors import SourceError
@@ -47,20 +47,20 @@ def tables(*counts: int) -> Iterator[pa.Table]:
 
 
 def test_a_batch_is_one_entry_and_has_its_number(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "j", forgetful=True)
+    journal = Journal(tmp_path / "j", may_be_truncated=True)
     assert journal.last_batch == -1
     journal.append_batch(0, 5, tables(3, 2))
     journal.append_batch(1, 0, ())
     journal.append_batch(2, 4, tables(4))
-    reader = Journal(tmp_path / "j", forgetful=True)
-    reader.look()
+    reader = Journal(tmp_path / "j", may_be_truncated=True)
+    reader.refresh()
     assert (reader.reach, reader.last_batch) == (9, 2)
     read = [x for _, part in reader.between(2, 7) if isinstance(part, pa.Table) for x in part["t"].to_pylist()]
     assert read == [2, 0, 1, 0, 1]
 
 
 def test_what_was_read_is_forgotten_and_asking_for_it_is_refused(tmp_path: Path) -> None:
-    writer = Journal(tmp_path / "rows", forgetful=True)
+    writer = Journal(tmp_path / "rows", may_be_truncated=True)
     for number in range(6):
         writer.append_batch(number, 2, tables(2))
     source = DataFrameSource(BaseStream("s", COLUMNS, SourceCall("dataframe"), "t"), tmp_path)
@@ -83,8 +83,8 @@ def test_what_was_read_is_forgotten_and_asking_for_it_is_refused(tmp_path: Path)
     assert chunk.rows["t"].to_list() == [0, 1]
     with pytest.raises(SourceError, match="no longer retained"):
         list(again.read(0, 2, frozenset("tn")))
-    restarted = Journal(tmp_path / "rows", forgetful=True)
-    restarted.look()
+    restarted = Journal(tmp_path / "rows", may_be_truncated=True)
+    restarted.refresh()
     assert (restarted.reach, restarted.last_batch) == (12, 5)
     writer.close()
     assert source.advance(position, 100) == (12, True)

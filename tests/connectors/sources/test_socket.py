@@ -145,12 +145,12 @@ def test_who_sends_faster_than_we_read_must_wait() -> None:
         with pytest.raises(TimeoutError):
             while True:
                 connection.sendall(lines(range(1000)))
-        kept = source.received.kept
+        kept = source.received.synced
         assert source.is_full
         end, _ = source.advance(0, 10**9)
         source.advance(end, 10**9)  # so those are read
         connection.settimeout(20)
-        wait_for(lambda: source.received.kept > kept)
+        wait_for(lambda: source.received.synced > kept)
     source.close()
 
 

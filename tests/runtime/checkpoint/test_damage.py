@@ -204,12 +204,16 @@ def test_a_damaged_checkpoint_is_examined_and_repaired(
     file.write_bytes(content[:-1])
     examination = examine(checkpoint)
     assert any(file.name in problem.error.message for problem in examination.problems), examination
-    assert examination.whole_until is not None and examination.whole_until >= examination.last_batch - 2
+    assert examination.last_intact_batch is not None and examination.last_intact_batch >= examination.last_batch - 2
     with pytest.raises(StrandlineError) as caught:
         start(spark_database, directory, live.parent / "in")
     assert caught.value.code in REFUSED
     done = repair(checkpoint)
-    assert done.batch == examination.whole_until and done.moved and all(str(directory) in name for name in done.moved)
+    assert (
+        done.batch == examination.last_intact_batch
+        and done.moved
+        and all(str(directory) in name for name in done.moved)
+    )
     assert examine(checkpoint).problems == []
     query = start(spark_database, directory, live.parent / "in")
     assert query.await_end(60)

@@ -21,8 +21,8 @@ from strandline.logical.expressions import Call, Case, Cast, ColumnRef, Expressi
 from strandline.runtime.expressions import optimize as economy
 from strandline.runtime.expressions.compile import compile_expression, evaluate_columns, filter_frame
 from strandline.runtime.expressions.optimize import granule
-from strandline.runtime.kernels import distinct_values as telling_apart
-from strandline.runtime.kernels.distinct_values import different, runs
+from strandline.runtime.kernels import distinct_values
+from strandline.runtime.kernels.distinct_values import encode_distinct, runs
 
 TEXT, OTHER = ColumnRef("text", VARCHAR), ColumnRef("other", VARCHAR)
 NUMBER, AT = ColumnRef("number", BIGINT), ColumnRef("at", TIMESTAMP)
@@ -45,8 +45,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every way is taken that can be taken, however little it saves."""
     for name in ("MIN_SAVING_NS", "BY_RUNS", "BY_NUMBERS", "BY_TEXTS", "WHERE_TAKEN"):
         monkeypatch.setattr(economy, name, 0)
-    monkeypatch.setattr(telling_apart, "MIN_ROWS_PER_VALUE", 1)
-    monkeypatch.setattr(telling_apart, "MAX_DISTINCT_FRACTION", 1.0)
+    monkeypatch.setattr(distinct_values, "MIN_ROWS_PER_VALUE", 1)
+    monkeypatch.setattr(distinct_values, "MAX_DISTINCT_FRACTION", 1.0)
 
 
 def plainly(frame: pl.DataFrame, expression: Expression) -> list[object]:
@@ -150,28 +150,28 @@ def test_columns_of_few_and_of_many_values(values: int) -> None:
 
 
 @pytest.mark.parametrize("column", ["text", "number", "at"])
-@pytest.mark.parametrize("tell", [runs, different])
-def test_each_row_has_the_value_of_its_number(
-    column: str, tell: Callable[[pl.Series], telling_apart.DistinctValues | None]
+@pytest.mark.parametrize("encode", [runs, encode_distinct])
+def test_each_row_has_the_value_of_its_code(
+    column: str, encode: Callable[[pl.Series], distinct_values.DistinctValues | None]
 ) -> None:
     values = mixed(40)[column]
     values = values.to_physical() // HOUR if column == "at" else values
-    values = values.sort() if tell is runs else values
-    found = tell(values)
+    values = values.sort() if encode is runs else values
+    found = encode(values)
     assert found is not None
-    assert len(found.rows) < len(values) // telling_apart.MIN_ROWS_PER_VALUE
-    assert found.spread(values.to_frame()[found.rows]).to_series().equals(values)
+    assert len(found.rows) < len(values) // distinct_values.MIN_ROWS_PER_VALUE
+    assert found.decode(values.to_frame()[found.rows]).to_series().equals(values)
 
 
-def test_many_values_are_not_told_apart() -> None:
+def test_many_values_are_not_encoded() -> None:
     values = pl.Series([f"text {n}" for n in range(MANY)])
     assert runs(values) is None
-    assert different(values) is None
+    assert encode_distinct(values) is None
 
 
 def test_texts_with_one_hash_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pl.Series, "hash", lambda texts: pl.Series([7] * len(texts), dtype=pl.UInt64))
-    assert different(mixed(40)["text"]) is None
+    assert encode_distinct(mixed(40)["text"]) is None
 
 
 # ---- granules --------------------------------------------------------------------------------------------------------

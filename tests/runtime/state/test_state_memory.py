@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np, polars as pl
 from strandline.logical.expressions import ColumnRef
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.operators.base import Progress
-from strandline.runtime.operators.hash_join import JoinOperator
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.state.store import StateStore
 from strandline.core.types import BIGINT, Column
 
@@ -30,14 +30,14 @@ left, right = ((Column(s + ".k", "k", BIGINT), Column(s + ".v", "v", BIGINT)) fo
 store = StateStore(Path(sys.argv[1]), 1, 0)
 found, memory = 0, []
 for batch in range(batches):
-    join = JoinOperator([ColumnRef("l.k", BIGINT)], [ColumnRef("r.k", BIGINT)], None, left, right)
+    join = HashJoinOperator([ColumnRef("l.k", BIGINT)], [ColumnRef("r.k", BIGINT)], None, left, right)
     if batch:
         join.restore(store.read(version.manifest, version.digest)["f"][0])
     time = np.arange(batch * rows, (batch + 1) * rows)
     # Every key of the left comes once; the right asks for the key of 10 batches ago, so old state must be found.
     mine = pl.DataFrame({"l.k": time, "l.v": time, "@from": time, "@until": time + 10**9})
     theirs = pl.DataFrame({"r.k": time - 10 * rows, "r.v": time, "@from": time, "@until": time + 1})
-    found += len(join.step([Batch(mine), Batch(theirs)], Progress(int(time[-1]) + 1)))
+    found += len(join.step([Batch(mine), Batch(theirs)], Watermark(int(time[-1]) + 1)))
     version = store.write(batch, {"f": [join.save()]})
     gc.collect()
     memory.append(own_megabytes())

@@ -12,7 +12,7 @@ from strandline.connectors.sinks.parquet import Parquet
 from strandline.connectors.sinks.postgresql import PostgreSQL
 from strandline.connectors.sinks.sqlite import SQLite
 from strandline.connectors.sinks.webhook import Webhook
-from strandline.connectors.traits import brought_along, is_foreign
+from strandline.connectors.traits import is_foreign, load_plugins
 from strandline.core.errors import SinkError, Span
 from strandline.core.security.allow import Allow, secrets_in
 from strandline.logical.catalog import SourceCall
@@ -40,7 +40,7 @@ OURS: tuple[type[Sink], ...] = (Memory, Parquet, Delta, PostgreSQL, SQLite, Kafk
 
 def known_sinks() -> dict[str, type[Sink]]:
     """The sinks by the name that users write: ours, and those of installed packages."""
-    return {**brought_along("strandline.sinks"), **{sink.kind: sink for sink in OURS}}
+    return {**load_plugins("strandline.sinks"), **{sink.kind: sink for sink in OURS}}
 
 
 def make_sink(

@@ -39,15 +39,15 @@ class ResumePoint:
     """Resume point of a query: its last committed batch; one more may already be in the sink.
 
     `owner` is the id of the checkpoint, which marks its output. `batch` is the last batch that was delivered and
-    recorded, `answered` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was delivered
-    and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the batches up to
-    `replayed_until` run again as they were.
+    recorded, `last_result_batch` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was
+    delivered and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the
+    batches up to `replayed_until` run again as they were.
     """
 
     owner: str
     fresh: bool
     batch: int
-    answered: int
+    last_result_batch: int
     epoch: int = 1
     replayed_until: int = -1
 
@@ -81,7 +81,7 @@ class SinkArguments(CallArguments):
 class SinkWriter:
     """A sink at work for one query."""
 
-    # Where tasks write the rows themselves, once begun; then batches come without rows.
+    # Where tasks write the rows themselves, once prepared; then batches come without rows.
     target: ParquetTarget | None = None
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None

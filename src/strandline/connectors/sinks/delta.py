@@ -62,7 +62,7 @@ class Delta(Sink):
 class _DeltaWriter(SinkWriter):
     def __init__(self, library: Any, location: str, query: str, columns: Schema) -> None:
         self._library = library
-        self._place, self._query = location, query
+        self._location, self._query = location, query
         self._schema = pa.schema([_field(field) for field in result_schema(columns)])
         self._owner = ""
         self._opened: Any = None
@@ -73,8 +73,8 @@ class _DeltaWriter(SinkWriter):
         """The table in its newest version, or None."""
         if self._opened is not None:
             self._opened.update_incremental()
-        elif self._library.DeltaTable.is_deltatable(self._place):
-            self._opened = self._library.DeltaTable(self._place)
+        elif self._library.DeltaTable.is_deltatable(self._location):
+            self._opened = self._library.DeltaTable(self._location)
         return self._opened
 
     def _last_batch(self) -> int:
@@ -90,22 +90,22 @@ class _DeltaWriter(SinkWriter):
         except Exception as error:  # each object store has errors of its own
             raise self._unusable("cannot be read", error) from None
         # Only batches with rows are versions of the table.
-        if table is not None and last_batch < 0 and resume_point.answered < 0:
+        if table is not None and last_batch < 0 and resume_point.last_result_batch < 0:
             raise SinkError(
-                f"{self._place} is a Delta table of another query",
+                f"{self._location} is a Delta table of another query",
                 code="results-exist",
                 hint="Choose another directory, or remove the table.",
             )
-        if table is None and "://" not in self._place and any(Path(self._place).glob("*")):
+        if table is None and "://" not in self._location and any(Path(self._location).glob("*")):
             raise SinkError(
-                f"{self._place} is not empty and not a Delta table",
+                f"{self._location} is not empty and not a Delta table",
                 code="results-exist",
                 hint="Choose another directory.",
             )
-        resume_point.check(self._place, last_batch, expected=resume_point.answered)
+        resume_point.check(self._location, last_batch, expected=resume_point.last_result_batch)
         if table is not None and (present := [field.name for field in table.schema().fields]) != self._schema.names:
             raise SinkError(
-                f"{self._place} has the columns {', '.join(present)}",
+                f"{self._location} has the columns {', '.join(present)}",
                 code="sink-columns",
                 detail=f"The query {self._query} needs {', '.join(self._schema.names)}, in this order.",
             )
@@ -124,7 +124,7 @@ class _DeltaWriter(SinkWriter):
                 },
                 app_transactions=[self._library.Transaction(self._owner, sink_batch.batch)],
             )
-            target = self._opened if self._opened is not None else self._place
+            target = self._opened if self._opened is not None else self._location
             rows = sink_batch.table.cast(self._schema)
             self._library.write_deltalake(target, rows, mode="append", commit_properties=properties)
         except Exception as error:  # each object store has errors of its own
@@ -136,7 +136,7 @@ class _DeltaWriter(SinkWriter):
 
     def _unusable(self, what: str, error: Exception) -> SinkError:
         return SinkError(
-            f"the Delta table {self._place} {what}",
+            f"the Delta table {self._location} {what}",
             code="sink-failed",
             detail=" ".join(str(error).split())[:500],
             hint="Fix the cause and restart the query; it resumes from this batch.",

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
-MAX_ANSWER_BYTES: Final = 64 * 1024
+MAX_RESPONSE_BYTES: Final = 64 * 1024
 _WAIT_SECONDS: Final = 0.25  # poll interval of a name resolution for an interrupt
 _URL_SIGNS: Final = "%/:=&?~#+!$,;'@()*[]"
 
@@ -84,18 +84,18 @@ class HttpExchange:
 
     def __init__(self, deadline: float) -> None:
         self._deadline = deadline  # of time.monotonic()
-        self._is_hurried = False
+        self._is_interrupted = False
         self._socket: socket.socket | None = None
 
     def left(self) -> float:
         left = self._deadline - time.monotonic()
         if left <= 0:
-            raise Interrupted if self._is_hurried else TimeoutError("the exchange timed out")
+            raise Interrupted if self._is_interrupted else TimeoutError("the exchange timed out")
         return left
 
     def interrupt(self, grace_seconds: float) -> None:
         """Abort after this time, wherever the exchange is; called from another thread."""
-        self._is_hurried = True
+        self._is_interrupted = True
         self._deadline = min(self._deadline, time.monotonic() + grace_seconds)
         timer = threading.Timer(grace_seconds, self._shut)
         timer.daemon = True
@@ -116,7 +116,7 @@ class HttpExchange:
             )
             # The status is enough. The rest is read as far as it is short and in time.
             with contextlib.suppress(OSError, http.client.HTTPException, Interrupted):
-                response.read(MAX_ANSWER_BYTES)
+                response.read(MAX_RESPONSE_BYTES)
             return result
         except http.client.HTTPException as error:
             raise ConnectionError(f"the response is not HTTP: {type(error).__name__}") from None

@@ -111,7 +111,7 @@ class _KafkaWriter(SinkWriter):
         if self._sink.transactional:
             last_batch = self._last_batch()
             # A topic may delete old messages. Then the last batch is unknown.
-            expected = -1 if last_batch < 0 else resume_point.answered
+            expected = -1 if last_batch < 0 else resume_point.last_result_batch
             resume_point.check(f"topic {self._sink.topic}", last_batch, expected=expected)
 
     def prepare(self, resume_point: ResumePoint) -> None:

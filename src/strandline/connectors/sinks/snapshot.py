@@ -1,9 +1,9 @@
 """Maintenance of a snapshot table: the rows to insert and delete as the watermark advances.
 
-    rows   1  [=====)              at ──┐   ends before the instant: goes
+    rows   1  [=====)              at ──┐   ends before the instant: deleted
            2     [==============)       │   stays
-           3  [====)[=======)           │   the piece ends, an equal one begins: the row stays, its end moves
-           4                     [==)   │   begins later: waits
+           3  [====)[=======)           │   the fragment ends, an equal one begins: the row stays, its end moves
+           4                     [==)   │   begins later: deferred
 
 Intervals of a result end at the watermark even where nothing changes, and the next batch continues them. So a row whose
 interval ends is matched with an arriving element of equal values; only the rest is inserted or deleted.
@@ -41,12 +41,12 @@ class SnapshotRows:
 class SnapshotChanges:
     """Changes of the tables by a batch."""
 
-    come: pl.DataFrame  # ROW, payload: rows to add
-    go: pl.Series  # rows to remove
+    inserted: pl.DataFrame  # ROW, payload
+    deleted: pl.Series  # ROW
     ends: pl.DataFrame  # ROW, UNTIL: of rows that are new or continued
-    go_on: pl.Series  # rows that stay and get another end
-    wait: pl.DataFrame  # ROW, payload, FROM, UNTIL: elements to keep for later
-    begun: pl.Series  # elements that wait no longer
+    continued: pl.Series  # rows that stay and get another end
+    deferred: pl.DataFrame  # ROW, payload, FROM, UNTIL: elements to keep for later
+    started: pl.Series  # ROW of elements that are no longer deferred
 
 
 def step(
@@ -63,21 +63,21 @@ def step(
     key = [*payload, _COPY]
     taken_over = leaving.select(*key, pl.col(ROW).alias("@old"))
     arriving = arriving.join(taken_over, on=key, how="left", nulls_equal=True, maintain_order="left")
-    goes_on = arriving.filter(pl.col("@old").is_not_null()).with_columns(pl.col("@old").alias(ROW))
-    come = arriving.filter(pl.col("@old").is_null())
-    go = leaving.join(goes_on.select(ROW), on=ROW, how="anti").get_column(ROW)
+    continued = arriving.filter(pl.col("@old").is_not_null()).with_columns(pl.col("@old").alias(ROW))
+    inserted = arriving.filter(pl.col("@old").is_null())
+    deleted = leaving.join(continued.select(ROW), on=ROW, how="anti").get_column(ROW)
     columns = [ROW, *payload, UNTIL]
     staying = live.valid.filter(pl.col(UNTIL) > at)
     after = SnapshotRows(
-        pl.concat([staying.select(columns), goes_on.select(columns), come.select(columns)]),
+        pl.concat([staying.select(columns), continued.select(columns), inserted.select(columns)]),
         elements.filter(later),
         live.next_row + new.height,
     )
     changes = SnapshotChanges(
-        come.select(ROW, *payload),
-        go,
-        pl.concat([come.select(ROW, UNTIL), goes_on.select(ROW, UNTIL)]),
-        goes_on.get_column(ROW),
+        inserted.select(ROW, *payload),
+        deleted,
+        pl.concat([inserted.select(ROW, UNTIL), continued.select(ROW, UNTIL)]),
+        continued.get_column(ROW),
         new.filter((pl.col(UNTIL) > at) & later).select(order),
         live.waiting.filter(~later).get_column(ROW),
     )

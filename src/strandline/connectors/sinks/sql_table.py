@@ -83,7 +83,7 @@ class Store(ABC):
     batches: str = BATCHES  # the table of batches, quoted
     parameter: ClassVar[str]  # the place of a value in a statement
     row_lock: ClassVar[str] = ""  # the clause that keeps a row from others until the end of the transaction
-    forever: ClassVar[str]  # the progress of a finished query
+    forever: ClassVar[str]  # the watermark of a finished query
     _connection: Any = None  # it is opened when it is needed
 
     def exists(self) -> bool:
@@ -137,7 +137,7 @@ class Store(ABC):
     def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
         place = self.parameter
         statement = f"UPDATE {self.batches} SET batch = {place}, complete_until = {place} WHERE sink = {place}"
-        self.execute(statement, (batch, progress_text(complete_until, self.forever), sink))
+        self.execute(statement, (batch, watermark_text(complete_until, self.forever), sink))
 
     @abstractmethod
     def columns(self, table: str) -> list[str] | None:
@@ -197,8 +197,8 @@ class TableWriter(SinkWriter):
         self._live: SnapshotRows | None = None
         self._live_batch = -1
         self._is_writing = False
-        for item in (self._main, self._waiting):
-            refuse_duplicates(item.names)
+        for spec in (self._main, self._waiting):
+            refuse_duplicates(spec.names)
 
     @property
     def _all(self) -> list[TableSpec]:
@@ -220,7 +220,7 @@ class TableWriter(SinkWriter):
                 self._fit_known(recorded_table, present, resume_point)
             if present is not None and present != self._main.names:
                 raise SinkError(
-                    f"{self._place} has the columns {', '.join(present)}",
+                    f"{self._location} has the columns {', '.join(present)}",
                     code="sink-columns",
                     detail=f"The query {self._query} needs {', '.join(self._main.names)}, in this order.",
                     hint="Choose another table, or rename the columns of the query with AS.",
@@ -228,10 +228,10 @@ class TableWriter(SinkWriter):
 
     def _fit_unknown(self, present: list[str] | None, resume_point: ResumePoint) -> None:
         if resume_point.batch >= 0:
-            resume_point.check(self._place, -1)
+            resume_point.check(self._location, -1)
         if present is not None and not self._store.is_empty(self._main.name):
             raise SinkError(
-                f"{self._place} already has rows that no sink wrote",
+                f"{self._location} already has rows that no sink wrote",
                 code="results-exist",
                 hint="Choose another table, or empty this one.",
             )
@@ -239,14 +239,14 @@ class TableWriter(SinkWriter):
     def _fit_known(self, recorded_table: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
         if recorded_table.owner != resume_point.owner:
             raise SinkError(
-                f"{self._place} belongs to the query {recorded_table.query} of another checkpoint",
+                f"{self._location} belongs to the query {recorded_table.query} of another checkpoint",
                 code="results-exist",
                 hint="Choose another table, or continue that query. To start over, drop the table and its side tables "
                 f"and DELETE FROM {BATCHES} WHERE sink = '{self._main.name}'.",
             )
-        resume_point.check(self._place, recorded_table.batch)
+        resume_point.check(self._location, recorded_table.batch)
         if present is None and recorded_table.batch >= 0:
-            resume_point.check(self._place, -1, expected=recorded_table.batch)
+            resume_point.check(self._location, -1, expected=recorded_table.batch)
 
     def prepare(self, resume_point: ResumePoint) -> None:
         self._patiently(lambda: self._begin(resume_point), attempts=1)
@@ -289,7 +289,7 @@ class TableWriter(SinkWriter):
                     raise _refused(self._store.location, f"{busy} (for {waited:.0f} s)") from None
                 if time.monotonic() > next_line:
                     next_line += _LOG_EVERY
-                    log_event(SINK, WARNING, "sink locked", location=self._place, waited_s=waited)
+                    log_event(SINK, WARNING, "sink locked", location=self._location, waited_s=waited)
                 pause = 0.0
             except StoreLost as lost:
                 if attempts == 1:
@@ -300,15 +300,15 @@ class TableWriter(SinkWriter):
                 pause = _FIRST_PAUSE * 2 ** (attempt - 1)
                 attempt += 1
                 about = {"attempt": attempt, "attempts": attempts, "pause_s": pause}
-                log_event(SINK, WARNING, "sink retried", location=self._place, message=lost, **about)
+                log_event(SINK, WARNING, "sink retried", location=self._location, message=lost, **about)
             except SinkError:
                 if self.stopping.is_set():
-                    raise self.interruption(self._place) from None
+                    raise self.interruption(self._location) from None
                 raise
             finally:
                 self._is_writing = False
             if self.stopping.wait(pause):
-                raise self.interruption(self._place)
+                raise self.interruption(self._location)
 
     def _write(self, sink_batch: SinkBatch) -> None:
         live: SnapshotRows | None = None
@@ -316,7 +316,7 @@ class TableWriter(SinkWriter):
             recorded_table = self._store.lock(self._main.name)
             if recorded_table is None or recorded_table.batch < sink_batch.batch - 1:
                 raise SinkError(
-                    f"the row of {self._place} in {BATCHES} is missing or outdated",
+                    f"the row of {self._location} in {BATCHES} is missing or outdated",
                     code="results-missing",
                     hint=f"Restore the table and {BATCHES} from the same backup.",
                 )
@@ -341,11 +341,16 @@ class TableWriter(SinkWriter):
     def _apply(self, changes: SnapshotChanges) -> None:
         # An order in which no key is there twice.
         main, ends, waiting = self._main, self._ends, self._waiting
-        for table, rows in ((main, changes.go), (ends, changes.go), (ends, changes.go_on), (waiting, changes.begun)):
+        for table, rows in (
+            (main, changes.deleted),
+            (ends, changes.deleted),
+            (ends, changes.continued),
+            (waiting, changes.started),
+        ):
             if len(rows):
                 self._store.delete(table, rows)
-        come = changes.come.select(*self._payload, ROW)
-        for table, frame in ((main, come), (ends, changes.ends), (waiting, changes.wait)):
+        inserted = changes.inserted.select(*self._payload, ROW)
+        for table, frame in ((main, inserted), (ends, changes.ends), (waiting, changes.deferred)):
             if frame.height:
                 self._store.append(table, frame)
 
@@ -357,7 +362,7 @@ class TableWriter(SinkWriter):
         valid = rows.join(ends, on=ROW, how="inner")
         if not valid.height == rows.height == ends.height:
             raise SinkError(
-                f"{self._place} was modified externally: rows are missing or unexpected",
+                f"{self._location} was modified externally: rows are missing or unexpected",
                 code="results-missing",
                 hint="Only this sink may write to the table and its side tables. Restore them, or start over.",
             )
@@ -374,7 +379,7 @@ class TableWriter(SinkWriter):
         return frame.select(*values, pl.col(FROM), pl.col(UNTIL))
 
     @property
-    def _place(self) -> str:
+    def _location(self) -> str:
         return f'table "{self._main.name}" of {self._store.location}'
 
     def close(self) -> None:
@@ -409,8 +414,8 @@ def instant_text(instants: pl.Expr) -> pl.Expr:
     return finite.dt.strftime("%Y-%m-%d %H:%M:%S%.6f").str.strip_prefix("+")
 
 
-def progress_text(complete_until: Instant, forever: str) -> str | None:
-    """The progress as a text; None while there is none."""
+def watermark_text(complete_until: Instant, forever: str) -> str | None:
+    """The watermark as a text; None while there is none."""
     if complete_until in (BEFORE_ALL, FOREVER):
         return forever if complete_until == FOREVER else None
     return str(pl.select(instant_text(pl.lit(complete_until))).item())

@@ -121,8 +121,8 @@ class _SQLiteStore(Store):
         return names or None
 
     def append(self, table: TableSpec, frame: pl.DataFrame) -> None:
-        places = ", ".join("?" * len(table.columns))
-        self._open.executemany(f"INSERT INTO {self.quote(table.name)} VALUES ({places})", frame.iter_rows())
+        placeholders = ", ".join("?" * len(table.columns))
+        self._open.executemany(f"INSERT INTO {self.quote(table.name)} VALUES ({placeholders})", frame.iter_rows())
 
     def delete(self, table: TableSpec, rows: pl.Series) -> None:
         statement = f"DELETE FROM {self.quote(table.name)} WHERE {ROW_ID} = ?"
@@ -131,13 +131,15 @@ class _SQLiteStore(Store):
     def read(self, table: TableSpec) -> pl.DataFrame:
         rows = self.execute(f"SELECT * FROM {self.quote(table.name)}").fetchall()
         # A truth value comes back as a number.
-        whole = {name: pl.Int64() if form_of(kind) == pl.Boolean() else form_of(kind) for name, kind in table.columns}
+        storage_schema = {
+            name: pl.Int64() if form_of(kind) == pl.Boolean() else form_of(kind) for name, kind in table.columns
+        }
         truths = [pl.col(name).cast(pl.Boolean) for name, kind in table.columns if form_of(kind) == pl.Boolean()]
-        return pl.DataFrame(rows, schema=whole, orient="row").with_columns(truths)
+        return pl.DataFrame(rows, schema=storage_schema, orient="row").with_columns(truths)
 
     def array_text(self, column: pl.Expr, kind: Type) -> pl.Expr:
-        whole = pl.struct(column.alias("a")).struct.json_encode()
-        return pl.when(column.is_not_null()).then(whole.str.strip_prefix('{"a":').str.strip_suffix("}"))
+        encoded = pl.struct(column.alias("a")).struct.json_encode()
+        return pl.when(column.is_not_null()).then(encoded.str.strip_prefix('{"a":').str.strip_suffix("}"))
 
     def cancel(self, insistent: bool) -> None:
         connection = self._connection

@@ -226,7 +226,7 @@ class _WebhookWriter(SinkWriter):
 
     def _exchanged(self, body: bytes, key: str) -> Response:
         """Response to one attempt, after the allowed redirections."""
-        assert self._address is not None, "begin was called"
+        assert self._address is not None, "prepare was called"
         deadline = time.monotonic() + self._sink.timeout
         address, credentials = self._address, self._credentials
         for _ in range(self._sink.redirects + 1):

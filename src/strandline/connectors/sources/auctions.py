@@ -119,8 +119,8 @@ def _channels(seed: int) -> tuple[pl.Series, pl.Series]:
         _cut(_characters(seed, what, count, 5, blanks=True), seed, what + 500, 3, 5).str.replace_all(" ", "_")
         for what in (31, 32, 33)
     ]
-    says = _random_bits(seed, 34, CHANNELS) % np.uint64(10) > 0
-    ids = [f"&channel_id={_reversed(i)}" if says[i] else "" for i in range(CHANNELS)] + [""] * len(HOT_CHANNELS)
+    has_id = _random_bits(seed, 34, CHANNELS) % np.uint64(10) > 0
+    ids = [f"&channel_id={_reversed(i)}" if has_id[i] else "" for i in range(CHANNELS)] + [""] * len(HOT_CHANNELS)
     address = pl.concat_str(
         pl.lit("https://www.nexmark.com/"),
         pl.concat_str((part.alias(f"p{n}") for n, part in enumerate(parts)), separator="/"),
@@ -140,7 +140,7 @@ def _reversed(number: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class EventSequence:
     """One sequence of events: its seed, how many events a second has, when it starts, and how far it is shuffled."""
 
     seed: int
@@ -174,14 +174,14 @@ class House:
 class AuctionEvents:
     """Some events of one kind, and the draws for them."""
 
-    house: House
+    sequence: EventSequence
     event: Numbers
     _keys: Hashes | None = field(default=None, repr=False)
 
     def draw(self, what: int) -> Hashes:
         """64 random bits per event, others for every `what`."""
         if self._keys is None:
-            self._keys = mix(self.event.view(np.uint64) ^ mix(np.array([self.house.seed % 2**64], dtype=np.uint64)))
+            self._keys = mix(self.event.view(np.uint64) ^ mix(np.array([self.sequence.seed % 2**64], dtype=np.uint64)))
         return mix(self._keys + np.uint64(what << 32))
 
     def below(self, what: int, bound: int) -> Numbers:
@@ -221,18 +221,18 @@ Column: TypeAlias = tuple[Type, Callable[[AuctionEvents], pl.Series | Numbers]]
 
 
 def _time(rows: AuctionEvents) -> pl.Series:
-    return pl.Series(rows.house.time(rows.event)).cast(pl.Datetime("us"))
+    return pl.Series(rows.sequence.time(rows.event)).cast(pl.Datetime("us"))
 
 
 def _expires(rows: AuctionEvents) -> pl.Series:
-    opened = rows.house.time(rows.event)
-    usual = (rows.house.time(rows.event + AHEAD) - opened) // MILLISECOND
+    opened = rows.sequence.time(rows.event)
+    usual = (rows.sequence.time(rows.event + AHEAD) - opened) // MILLISECOND
     length = 1 + (rows.draw(20) % np.maximum(2 * usual, 1).view(np.uint64)).view(np.int64)
     return pl.Series(opened + length * MILLISECOND).cast(pl.Datetime("us"))
 
 
 def _email(rows: AuctionEvents) -> pl.Series:
-    name, host = (rows.picked(what, _words(rows.house.seed, what, width)) for what, width in ((2, 7), (3, 5)))
+    name, host = (rows.picked(what, _words(rows.sequence.seed, what, width)) for what, width in ((2, 7), (3, 5)))
     return pl.select(pl.concat_str(name.alias("n"), pl.lit("@"), host.alias("h"), pl.lit(".com"))).to_series()
 
 
@@ -249,7 +249,7 @@ def _filler(rows: AuctionEvents, what: int, average: int, size: Numbers) -> pl.S
     spread = np.maximum(2 * around, 1)
     length = missing - around + (rows.draw(what) % spread.view(np.uint64)).view(np.int64)
     length = np.where(missing < 0, 0, length)
-    return rows.picked(what + 1, _letters(rows.house.seed, what)).str.slice(0, pl.Series(length).cast(pl.UInt64))
+    return rows.picked(what + 1, _letters(rows.sequence.seed, what)).str.slice(0, pl.Series(length).cast(pl.UInt64))
 
 
 def _size(rows: AuctionEvents, columns: Mapping[str, Column]) -> Numbers:
@@ -273,8 +273,8 @@ PERSON: Final[Mapping[str, Column]] = {
 
 AUCTION: Final[Mapping[str, Column]] = {
     "id": (BIGINT, lambda rows: FIRST_ID + rows.last_auction()),
-    "item_name": (VARCHAR, lambda rows: rows.picked(11, _words(rows.house.seed, 11, 20))),
-    "description": (VARCHAR, lambda rows: rows.picked(12, _words(rows.house.seed, 12, 100))),
+    "item_name": (VARCHAR, lambda rows: rows.picked(11, _words(rows.sequence.seed, 11, 20))),
+    "description": (VARCHAR, lambda rows: rows.picked(12, _words(rows.sequence.seed, 12, 100))),
     "initial_bid": (BIGINT, lambda rows: rows.price(13)),
     "reserve": (BIGINT, lambda rows: rows.price(13) + rows.price(14)),
     "date_time": (TIMESTAMP, _time),
@@ -296,7 +296,7 @@ def _channel(rows: AuctionEvents, texts: int) -> pl.Series:
     drawn = rows.draw(24)
     cold, hot = (drawn >> np.uint64(16)) % np.uint64(CHANNELS), (drawn >> np.uint64(8)) % np.uint64(len(HOT_CHANNELS))
     index = np.where(drawn % np.uint64(2) > 0, CHANNELS + hot, cold)
-    return _channels(rows.house.seed)[texts].gather(pl.Series(index))
+    return _channels(rows.sequence.seed)[texts].gather(pl.Series(index))
 
 
 BID: Final[Mapping[str, Column]] = {
@@ -308,16 +308,16 @@ BID: Final[Mapping[str, Column]] = {
     "url": (VARCHAR, lambda rows: _channel(rows, 1)),
     "date_time": (TIMESTAMP, _time),
     # The size of a bid counts as 32, whatever its channel.
-    "extra": (VARCHAR, lambda rows: rows.picked(25, _bid_fillers(rows.house.seed))),
+    "extra": (VARCHAR, lambda rows: rows.picked(25, _bid_fillers(rows.sequence.seed))),
 }
 
 KINDS: Final[Mapping[str, Mapping[str, Column]]] = {"person": PERSON, "auction": AUCTION, "bid": BID}
 PER_EPOCH: Final = {"person": PEOPLE, "auction": AUCTIONS, "bid": EPOCH - PEOPLE - AUCTIONS}
 
 
-def events_of(house: House, kind: str, begin: int, end: int) -> AuctionEvents:
+def events_of(sequence: EventSequence, kind: str, begin: int, end: int) -> AuctionEvents:
     """The events of a kind among those from `begin` to `end`, in order of arrival."""
-    event = house.arriving(begin, end)
+    event = sequence.arriving(begin, end)
     first = {"person": 0, "auction": PEOPLE, "bid": PEOPLE + AUCTIONS}[kind]
     position = event % EPOCH
-    return AuctionEvents(house, event[(position >= first) & (position < first + PER_EPOCH[kind])])
+    return AuctionEvents(sequence, event[(position >= first) & (position < first + PER_EPOCH[kind])])

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.arguments import CallArguments
-from strandline.connectors.traits import Traits, brought_along, is_foreign
+from strandline.connectors.traits import Traits, is_foreign, load_plugins
 from strandline.core.errors import SourceError, Span, at_place
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
@@ -176,7 +176,7 @@ OURS: Final = {
 
 def known_sources() -> dict[str, type[Source]]:
     """The sources by the name that users write: ours, and those of installed packages."""
-    return {**brought_along("strandline.sources"), **{name: _import_ours(name) for name in OURS}}
+    return {**load_plugins("strandline.sources"), **{name: _import_ours(name) for name in OURS}}
 
 
 def _import_ours(name: str) -> type[Source]:
@@ -212,7 +212,7 @@ def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
     name = call.function.lower()
     if name in OURS:
         return _import_ours(name)
-    foreign: dict[str, type[Source]] = brought_along("strandline.sources")
+    foreign: dict[str, type[Source]] = load_plugins("strandline.sources")
     if name not in foreign:
         raise SourceError(
             f'unknown source "{call.function}"',

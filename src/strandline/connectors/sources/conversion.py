@@ -47,7 +47,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
         return Chunk(rows, read=raw.height)
     if isinstance(numbers, int):
         numbers = pl.int_range(numbers, numbers + raw.height, eager=True)
-    because = (
+    rejected_rows = (
         raw.with_columns(*(rows.get_column(c) for c in (FROM, UNTIL) if c in rows.columns), numbers.alias(_ROW))
         .filter(rejected)
         .select(
@@ -62,7 +62,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
             .alias("content"),
         )
     )
-    return Chunk(rows.filter(~rejected), because, read=raw.height)
+    return Chunk(rows.filter(~rejected), rejected_rows, read=raw.height)
 
 
 def reject(stream: BaseStream, location: str, rows: list[tuple[int, str, str]]) -> Chunk:

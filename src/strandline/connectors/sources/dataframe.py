@@ -26,10 +26,10 @@ class DataFrameSource(JournalSource):
     rows_name = "rows"
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
-        journal = Journal(directory / ROWS, forgetful=True) if directory is not None else None
+        journal = Journal(directory / ROWS, may_be_truncated=True) if directory is not None else None
         super().__init__(stream, directory, journal)
         self._feeding: Feeding | None = None
-        self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
+        self._recent_positions: deque[int] = deque(maxlen=BATCHES_KEPT)
 
     def check(self, span: Span | None) -> None:
         raise SourceError(
@@ -50,18 +50,18 @@ class DataFrameSource(JournalSource):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         reached, ended = super().advance(position, limit_rows)
         if self._feeding is not None:
-            self._heed(position, self._feeding)
+            self._acknowledge(position, self._feeding)
             if reached == position and not ended:  # rows written before a failure count
                 self._feeding.check()
         return reached, ended
 
-    def _heed(self, position: int, feeding: Feeding) -> None:
+    def _acknowledge(self, position: int, feeding: Feeding) -> None:
         """Acknowledge the position to the writer, and remove the input before it."""
         feeding.acknowledge(position)
-        if position not in self._asked:
-            self._asked.append(position)
-        if len(self._asked) == BATCHES_KEPT:
-            self.journal.forget(min(self._asked))
+        if position not in self._recent_positions:
+            self._recent_positions.append(position)
+        if len(self._recent_positions) == BATCHES_KEPT:
+            self.journal.forget(min(self._recent_positions))
 
     def rows_left(self, position: int) -> int | None:
         return self.journal.reach - position

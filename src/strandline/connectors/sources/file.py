@@ -27,7 +27,7 @@ from strandline.connectors.sources.files.csv_rows import read_csv
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
 from strandline.connectors.sources.files.records import too_long
 from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, static_base
-from strandline.connectors.sources.files.units import FileRange, FileRangeLog, shared_log
+from strandline.connectors.sources.files.units import FileUnit, FileUnitLog, shared_log
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
@@ -64,7 +64,7 @@ class FileSource(Source):
         if os.path.isdir(self.pattern):
             self.pattern = os.path.join(self.pattern, "*")
         self.folder = FollowedDirectory(self.pattern, self.options, stream.source.allow)
-        self.log = FileRangeLog(directory / "units.log" if directory is not None else None)
+        self.log = FileUnitLog(directory / "units.log" if directory is not None else None)
         self._tracker: FileTracker | None = None
         self._rows: list[int] = [0]  # how many rows the log has up to each position
 
@@ -156,7 +156,7 @@ class FileSource(Source):
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         tracker = self._tracked()
         if self.follow:
-            tracker.look()
+            tracker.poll()
         waiting = self._rows[-1] - self._rows[min(position, len(self._rows) - 1)]
         if waiting < limit_rows and not tracker.is_complete:
             self.log.append(tracker.plan(limit_rows - waiting))
@@ -207,7 +207,7 @@ class FileSource(Source):
 
     # On a worker: reading it.
 
-    def _shared(self) -> FileRangeLog:
+    def _shared(self) -> FileUnitLog:
         """The log: that of the driver in its own process, else one shared by the tasks of this process."""
         if self._tracker is not None or self.directory is None:
             return self.log
@@ -224,7 +224,7 @@ class FileSource(Source):
                 highs.append(self._latest_of(self._path_of_parquet(unit), unit))
         return max(highs)
 
-    def _latest_of(self, path: str, unit: FileRange) -> Instant:
+    def _latest_of(self, path: str, unit: FileUnit) -> Instant:
         """Latest usable time of a row group, whatever else is wrong with it. All its other columns convert for sure, so
         the times alone decide which rows are well-formed."""
         names = self.stream.time_columns
@@ -235,7 +235,7 @@ class FileSource(Source):
             return BEFORE_ALL
         return int(times(conform(raw, only_time, unit.path, unit.row).rows, FROM).max(initial=BEFORE_ALL))
 
-    def _read_unit(self, unit: FileRange, columns: frozenset[str]) -> Iterator[Chunk]:
+    def _read_unit(self, unit: FileUnit, columns: frozenset[str]) -> Iterator[Chunk]:
         location = self.folder.full(unit.path)
         if unit.problem is not None:
             yield reject(self.stream, location, [(unit.row, unit.problem, unit.raw)])
@@ -247,7 +247,7 @@ class FileSource(Source):
         else:
             yield from self._read_json(unit, location)
 
-    def _read_json(self, unit: FileRange, location: str) -> Iterator[Chunk]:
+    def _read_json(self, unit: FileUnit, location: str) -> Iterator[Chunk]:
         data = self._bytes_of(unit)
         if b"\r" in data:  # JSON has no line break within texts
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
@@ -265,7 +265,7 @@ class FileSource(Source):
         if data.strip():
             yield from conform_lines(data, self.stream, location, numbers, skip_empty=True)
 
-    def _bytes_of(self, unit: FileRange) -> bytes:
+    def _bytes_of(self, unit: FileUnit) -> bytes:
         """The content of a unit, in UTF-8. It is the one that was planned, wherever the file lies by now."""
         form = FileFormat(unit.compression, unit.encoding, unit.skips)
         for path in self._places_of(unit):
@@ -275,7 +275,7 @@ class FileSource(Source):
                     return form.decode(data)
         raise file_changed(self.folder.full(unit.path))
 
-    def _places_of(self, unit: FileRange) -> Iterator[str]:
+    def _places_of(self, unit: FileUnit) -> Iterator[str]:
         """Where the file of a unit may lie: under its name, or under the one that it has been given since."""
         yield self.folder.full(unit.path)
         if (renamed := self.folder.named_by_inode(unit.path, unit.inode)) is not None:
@@ -283,7 +283,7 @@ class FileSource(Source):
 
     # Parquet.
 
-    def _path_of_parquet(self, unit: FileRange) -> str:
+    def _path_of_parquet(self, unit: FileUnit) -> str:
         """Present location of the file of a unit, with the footer that was planned."""
         for path in self._places_of(unit):
             with contextlib.suppress(OSError):
@@ -291,7 +291,7 @@ class FileSource(Source):
                     return path
         raise file_changed(self.folder.full(unit.path))
 
-    def _read_parquet(self, unit: FileRange, location: str, columns: frozenset[str]) -> Chunk:
+    def _read_parquet(self, unit: FileUnit, location: str, columns: frozenset[str]) -> Chunk:
         path = self._path_of_parquet(unit)
         try:
             types = parquet.types_of(path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strandline.connectors.sources.base import SourceArguments
 from strandline.connectors.sources.http_requests import Server
-from strandline.connectors.sources.receiver import ReceivingSource, refuse_open_door
+from strandline.connectors.sources.receiver import ReceivingSource, require_token_for_remote
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.logical.catalog import BaseStream
@@ -35,7 +35,7 @@ class HttpSource(ReceivingSource):
         self._server: Server | None = None
 
     def check(self, span: Span | None) -> None:
-        refuse_open_door("http", self.host, self.token, span)
+        require_token_for_remote("http", self.host, self.token, span)
         super().check(span)
         if not self.path.startswith("/"):
             arguments = SourceArguments(self.stream.source, span)

@@ -33,8 +33,8 @@ IDLE_SECONDS = 30.0  # between two requests of a connection
 HEAD_SECONDS = 10.0  # for all of a head
 BODY_SECONDS = 10.0  # for a body, and more by its length:
 SLOWEST_BYTES_PER_SECOND = 16 * 1024
-ANSWER_SECONDS = 10.0  # timeout for sending a response
-MAX_TURNED_AWAY = 64  # connections beyond the limit that may still read why they are refused
+RESPONSE_SECONDS = 10.0  # timeout for sending a response
+MAX_REJECTED = 64  # connections beyond the limit that may still read why they are rejected
 LINGER_SECONDS = 1.0  # for the client to read a refusal before its unread body breaks the connection
 _RECEIVE_BYTES = 256 * 1024
 
@@ -62,28 +62,28 @@ class Server:
         self._closing = threading.Event()
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
-        self._turned_away: deque[tuple[float, socket.socket]] = deque()  # and until when they may read why
+        self._rejected: deque[tuple[float, socket.socket]] = deque()  # and until when they may read why
 
     def serve(self) -> None:
-        accept_connections(self._listener, self._is_over, self._welcome)
-        self._let_go(math.inf)
+        accept_connections(self._listener, self._is_over, self._accept_connection)
+        self._close_rejected(math.inf)
 
     def _is_over(self) -> bool:
-        self._let_go(time.monotonic())
+        self._close_rejected(time.monotonic())
         return self._closing.is_set()
 
-    def _let_go(self, now: float) -> None:
-        """Close those that have had the time to read why they were turned away."""
-        while self._turned_away and (self._turned_away[0][0] <= now or len(self._turned_away) > MAX_TURNED_AWAY):
-            self._turned_away.popleft()[1].close()
+    def _close_rejected(self, now: float) -> None:
+        """Close the rejected connections that have had the time to read why."""
+        while self._rejected and (self._rejected[0][0] <= now or len(self._rejected) > MAX_REJECTED):
+            self._rejected.popleft()[1].close()
 
-    def _welcome(self, connection: socket.socket) -> None:
+    def _accept_connection(self, connection: socket.socket) -> None:
         with self._lock:
             is_full = len(self._connections) >= self.source.max_connections or self._closing.is_set()
             if not is_full:
                 self._connections.add(connection)
         if is_full:
-            self._turn_away(connection)
+            self._reject_connection(connection)
             return
         threading.Thread(target=self._serve_one, args=(connection,), name="strandline-http-client", daemon=True).start()
 
@@ -95,14 +95,14 @@ class Server:
                 self._connections.discard(connection)
             connection.close()
 
-    def _turn_away(self, connection: socket.socket) -> None:
+    def _reject_connection(self, connection: socket.socket) -> None:
         """Send 503 to an excess connection. Closing it immediately would break it before the response is read."""
         with contextlib.suppress(OSError):
             connection.setblocking(False)
             refusal = {"error": "too many connections"}
             connection.sendall(response_bytes(HTTPStatus.SERVICE_UNAVAILABLE, refusal, {"Retry-After": "1"}))
             connection.shutdown(socket.SHUT_WR)
-        self._turned_away.append((time.monotonic() + LINGER_SECONDS, connection))
+        self._rejected.append((time.monotonic() + LINGER_SECONDS, connection))
 
     def close(self) -> None:
         self._closing.set()
@@ -237,9 +237,9 @@ class ClientConnection:
             raise RequestRefused(HTTPStatus.NOT_FOUND, f"send rows to {source.path}")
         if request.method != "POST":
             raise RequestRefused(HTTPStatus.METHOD_NOT_ALLOWED, "send rows by POST", Allow="POST")
-        if source.shown_token is not None:
+        if source.expected_token is not None:
             shown = request.header("authorization").encode("latin-1")
-            if not hmac.compare_digest(shown, b"Bearer " + source.shown_token):
+            if not hmac.compare_digest(shown, b"Bearer " + source.expected_token):
                 raise RequestRefused(
                     HTTPStatus.UNAUTHORIZED, "the token is missing or wrong", WWW_Authenticate="Bearer"
                 )
@@ -295,7 +295,7 @@ class ClientConnection:
         return bool(data)
 
     def _send(self, data: bytes) -> None:
-        self._connection.settimeout(ANSWER_SECONDS)
+        self._connection.settimeout(RESPONSE_SECONDS)
         self._connection.sendall(data)
 
     def _refuse(self, refused: RequestRefused) -> None:

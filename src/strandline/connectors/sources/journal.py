@@ -70,12 +70,12 @@ class JournalEntry:
 class Journal:
     """Both ends of a journal: the process that writes it and those that read it have their own object.
 
-    One that is `forgetful` may have lost its beginning; in others a missing entry is damage.
+    One that `may_be_truncated` may have lost its beginning; in others a missing entry is damage.
     """
 
-    def __init__(self, directory: Path, forgetful: bool = False) -> None:
+    def __init__(self, directory: Path, may_be_truncated: bool = False) -> None:
         self.directory = directory
-        self.forgetful = forgetful
+        self.may_be_truncated = may_be_truncated
         self._head = HeadFile(directory / HEAD)
         self._entries: list[JournalEntry] = []
 
@@ -98,7 +98,7 @@ class Journal:
         value = self._head.read()
         return (0, False) if value is None else (int(value[0]), bool(value[1]))
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Load new entries, and check that nothing is missing."""
         acknowledged, _ = self._read_head()
         if self._entries and acknowledged == self.reach:
@@ -116,7 +116,7 @@ class Journal:
             if entry.start < self.reach:
                 raise damaged(self.directory / entry.name)
             if entry.start > self.reach:
-                if not self.forgetful:
+                if not self.may_be_truncated:
                     raise damaged(self.directory / f"{self.reach:015d}-*")
                 self._entries.clear()  # entries before a gap are being removed concurrently
             self._entries.append(entry)
@@ -125,7 +125,7 @@ class Journal:
 
     def verify(self, position: int) -> None:
         """Check that the journal reaches a position, and that its entries after it are intact."""
-        self.look()
+        self.refresh()
         if self.reach < position:
             raise damaged(self.directory)
         for entry in self._entries:
@@ -177,7 +177,7 @@ class Journal:
     def between(self, start: int, end: int) -> Iterator[tuple[int, pa.Table | Instant]]:
         """The rows and promises between two positions, each with the position at which it begins."""
         if end > self.reach:
-            self.look()
+            self.refresh()
         if start < end and self._entries and start < self._entries[0].start:
             raise SourceError(
                 f"rows before position {self._entries[0].start} are no longer retained",
@@ -244,7 +244,7 @@ class JournalSource(Source):
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         ended = self.journal.ended  # checked first: rows appended before the end are not missed
-        self.journal.look()
+        self.journal.refresh()
         reached = min(position + limit_rows, self.journal.reach)
         return reached, ended and reached == self.journal.reach
 

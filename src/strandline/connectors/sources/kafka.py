@@ -58,8 +58,8 @@ class KafkaSource(Source):
             raise arguments.error("kafka() needs a topic: kafka('localhost:9092', topic => 'trades')")
         self.topic = Topic(servers, name, {"group.id": group, **self.settings})
         self.log = OffsetLog(directory)
-        self._looked = self._asked_partitions = -1e9
-        self._rows_seen: dict[int, float] = {}
+        self._last_empty_poll = self._asked_partitions = -1e9
+        self._last_row_times: dict[int, float] = {}
 
     @classmethod
     def reaches(cls, call: SourceCall) -> list[Reach]:
@@ -134,12 +134,16 @@ class KafkaSource(Source):
 
     def _is_complete(self, newest: list[ReadRound]) -> bool:
         ends = self.log.ends
-        return bool(newest) and ends is not None and all(newest[0].next[end] >= ends[end] for end in ends)
+        return (
+            bool(newest)
+            and ends is not None
+            and all(newest[0].next[partition] >= ends[partition] for partition in ends)
+        )
 
     def _look(self, limit: int) -> ReadRound | None:
         """New messages since the last round; None if there are none."""
         now = time.monotonic()
-        if now - self._looked < QUIET_SECONDS:
+        if now - self._last_empty_poll < QUIET_SECONDS:
             return None
         last = self.log.rounds[-1] if self.log.rounds else self._beginning()
         offsets = dict(last.next)
@@ -147,18 +151,25 @@ class KafkaSource(Source):
             offsets |= self._news_of_partitions(offsets)
             self._asked_partitions = now
         reached = self.log.ends if self.log.ends is not None else self.topic.offsets("latest", offsets)
-        waiting = {share: reached[share] - offset for share, offset in offsets.items() if reached[share] != offset}
-        for share, rows in waiting.items():
+        waiting = {
+            partition: reached[partition] - offset
+            for partition, offset in offsets.items()
+            if reached[partition] != offset
+        }
+        for partition, rows in waiting.items():
             if rows < 0:
-                raise self.topic.gone(share, offsets[share], None)
+                raise self.topic.gone(partition, offsets[partition], None)
         shares = fair_shares(waiting, limit)
-        reads = tuple(PartitionRead(share, offsets[share], offsets[share] + shares[share]) for share in sorted(shares))
-        after = offsets | {share.partition: share.end for share in reads}
+        reads = tuple(
+            PartitionRead(partition, offsets[partition], offsets[partition] + shares[partition])
+            for partition in sorted(shares)
+        )
+        after = offsets | {read.partition: read.end for read in reads}
         new_round = ReadRound(last.end, reads, after, self._resting(last, after, waiting, now))
         if not self.log.rounds:
             new_round = replace(new_round, at=0)
         elif not reads and (new_round.next, new_round.resting) == (last.next, last.resting):
-            self._looked = now
+            self._last_empty_poll = now
             return None
         return new_round
 
@@ -168,7 +179,7 @@ class KafkaSource(Source):
         begin = self.topic.offsets(self.start if (at := self._start_time()) is None else at, partitions)
         if self.until is not None:
             self.log.ends = self.topic.offsets("latest", partitions)
-            begin = {item: min(offset, self.log.ends[item]) for item, offset in begin.items()}
+            begin = {partition: min(offset, self.log.ends[partition]) for partition, offset in begin.items()}
         return ReadRound(0, (), begin)
 
     def _news_of_partitions(self, offsets: Mapping[int, int]) -> dict[int, int]:
@@ -189,15 +200,16 @@ class KafkaSource(Source):
         """Idle partitions: those read to their end, and those without a row for as long as IDLE AFTER says. Where that
         is all of them, the stream as a whole is idle."""
         if self.log.ends is not None:
-            return tuple(item for item, offset in sorted(after.items()) if offset >= self.log.ends[item])
-        patience = self.stream.idle_after_us
-        for item in after:
-            if item in waiting or item not in self._rows_seen:
-                self._rows_seen[item] = now
+            return tuple(partition for partition, offset in sorted(after.items()) if offset >= self.log.ends[partition])
+        idle_after_us = self.stream.idle_after_us
+        for partition in after:
+            if partition in waiting or partition not in self._last_row_times:
+                self._last_row_times[partition] = now
         silent = {
-            item
-            for item in after
-            if patience is not None and (item in last.resting or now - self._rows_seen[item] >= patience / SECOND)
+            partition
+            for partition in after
+            if idle_after_us is not None
+            and (partition in last.resting or now - self._last_row_times[partition] >= idle_after_us / SECOND)
         }
         silent -= set(waiting)
         return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
@@ -215,7 +227,7 @@ class KafkaSource(Source):
         if end == 0:
             return {}
         here = self.log.round_at(end - 1)
-        return {str(item): item in here.resting for item in sorted(here.next)}
+        return {str(partition): partition in here.resting for partition in sorted(here.next)}
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for partition, messages in self.topic.read(self.log.readings(start, end)):

@@ -52,7 +52,7 @@ class ReadRound:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> ReadRound:
-        reads = tuple(PartitionRead(*item) for item in data["reads"])
+        reads = tuple(PartitionRead(*read) for read in data["reads"])
         return ReadRound(data["at"], reads, dict(map(tuple, data["next"])), tuple(data["resting"]), data["digest"])
 
     def after(self, previous: str, ends: object) -> ReadRound:
@@ -80,7 +80,7 @@ class OffsetLog:
 
     def seal(self, position: int) -> str:
         """The digest of the rounds up to a position, at which one ends."""
-        return next((item.digest for item in self.rounds if item.end == position), "")
+        return next((read_round.digest for read_round in self.rounds if read_round.end == position), "")
 
     def verify(self, position: int, seal: str) -> None:
         """Check that the rounds up to a position have the recorded digest."""
@@ -92,7 +92,7 @@ class OffsetLog:
 
     def cut(self, position: int) -> None:
         """Drop the rounds after a position."""
-        self.rounds = [item for item in self.rounds if item.end <= position]
+        self.rounds = [read_round for read_round in self.rounds if read_round.end <= position]
         if not self.rounds:
             self.ends, self.forgotten = None, START
             if self.path is not None:
@@ -105,12 +105,12 @@ class OffsetLog:
         data = read_document(self.path, KIND)
         try:
             self.ends = None if data["ends"] is None else dict(map(tuple, data["ends"]))
-            self.rounds = [ReadRound.from_json(item) for item in data["rounds"]]
+            self.rounds = [ReadRound.from_json(read_round) for read_round in data["rounds"]]
             self.forgotten = previous = data["forgotten"]
-            for item in self.rounds:
-                if item.after(previous, data["ends"]).digest != item.digest:
+            for read_round in self.rounds:
+                if read_round.after(previous, data["ends"]).digest != read_round.digest:
                     raise damaged(self.path)
-                previous = item.digest
+                previous = read_round.digest
         except (ValueError, TypeError, KeyError):
             raise damaged(self.path) from None
 
@@ -125,16 +125,16 @@ class OffsetLog:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        rounds = [item.to_json() for item in self.rounds]
+        rounds = [read_round.to_json() for read_round in self.rounds]
         write_document(self.path, KIND, {"ends": ends, "rounds": rounds, "forgotten": self.forgotten})
         sync_directory(self.path.parent)
 
     def round_at(self, position: int) -> ReadRound:
         if position >= self.end:
             self.load()
-        for item in self.rounds:
-            if item.at <= position < item.end:
-                return item
+        for read_round in self.rounds:
+            if read_round.at <= position < read_round.end:
+                return read_round
         if self.rounds and position < self.rounds[0].at:
             raise SourceError(
                 f"the offsets of position {position} are no longer retained; the log begins at {self.rounds[0].at}",
@@ -157,7 +157,7 @@ def fair_shares(waiting: Mapping[int, int], limit: int) -> dict[int, int]:
     """Rows to read of each partition: all that wait, but not more than a fair part of the limit. Unused shares go to
     other partitions. At least one row of each, so that none starves."""
     left, shares = limit, {}
-    for number, partition in enumerate(sorted(waiting, key=lambda item: waiting[item])):
+    for number, partition in enumerate(sorted(waiting, key=waiting.__getitem__)):
         part = max(1, left // (len(waiting) - number))
         shares[partition] = min(waiting[partition], part)
         left = max(0, left - shares[partition])

@@ -18,7 +18,7 @@ from strandline.core.errors import SetupError, SourceError
 from strandline.core.log import INPUT
 from strandline.core.security.secret import Secret, reveal
 
-ANSWER_SECONDS = 5.0
+RESPONSE_SECONDS = 5.0
 STALLED_SECONDS = 30.0  # how long messages that must be there may fail to come
 AT_ONCE = 10_000
 GLANCE_SECONDS = 0.1
@@ -92,7 +92,7 @@ class Topic:
         self.name = name
         self.settings = settings
         self._admin: Any = None
-        self._said: list[str] = []
+        self._recent_errors: list[str] = []
 
     def _configuration(self) -> dict[str, Any]:
         return {
@@ -102,12 +102,12 @@ class Topic:
             "auto.offset.reset": "error",  # missing messages must not be skipped
             "fetch.wait.max.ms": 10,  # the messages exist; a broker that waits for more only delays the batch
             **{name: reveal(value) for name, value in self.settings.items()},
-            "error_cb": self._hear,
+            "error_cb": self._record_error,
             "logger": _log,
         }
 
-    def _hear(self, error: Any) -> None:
-        self._said = [*self._said[-4:], error.str()]
+    def _record_error(self, error: Any) -> None:
+        self._recent_errors = [*self._recent_errors[-4:], error.str()]
 
     # Metadata.
 
@@ -115,7 +115,7 @@ class Topic:
         module = kafka()
         try:
             with self._consumer() as consumer:
-                metadata = consumer.list_topics(self.name, timeout=ANSWER_SECONDS).topics[self.name]
+                metadata = consumer.list_topics(self.name, timeout=RESPONSE_SECONDS).topics[self.name]
         except module.KafkaException as error:
             raise self._unreachable(error) from None
         if metadata.error is not None and metadata.error.code() == module.KafkaError.UNKNOWN_TOPIC_OR_PART:
@@ -141,7 +141,7 @@ class Topic:
             asked = self._admin.list_offsets(
                 {module.TopicPartition(self.name, partition): kind for partition in partitions},
                 isolation_level=self._isolation(module),
-                request_timeout=ANSWER_SECONDS,
+                request_timeout=RESPONSE_SECONDS,
             )
             partition_offsets = {where.partition: future.result().offset for where, future in asked.items()}
         except module.KafkaException as error:
@@ -170,18 +170,16 @@ class Topic:
 
     def _collect(self, consumer: Any, left: dict[int, PartitionRead]) -> tuple[list[Any], Any, Any]:
         module = kafka()
-        assigned = [
-            module.TopicPartition(self.name, partition.partition, partition.begin) for partition in left.values()
-        ]
+        assigned = [module.TopicPartition(self.name, reading.partition, reading.begin) for reading in left.values()]
         consumer.assign(assigned)
         messages: list[Any] = []
         partitions: list[int] = []
         offsets: list[int] = []
-        reached = {partition.partition: partition.begin for partition in left.values()}
+        reached = {reading.partition: reading.begin for reading in left.values()}
         heard = time.monotonic()
         try:
             while left:
-                rows = sum(partition.end - reached[partition.partition] for partition in left.values())
+                rows = sum(reading.end - reached[reading.partition] for reading in left.values())
                 came = consumer.consume(min(AT_ONCE, max(rows, 1)), GLANCE_SECONDS)
                 errors = [message for message in came if message.error() is not None]
                 if errors:
@@ -267,7 +265,7 @@ class Topic:
             f"{self.name}/{partition} has not sent offset {reached[partition]} for {STALLED_SECONDS:.0f} seconds,"
             f" although it reached {reading.end} before",
             code="kafka-unreachable",
-            detail=self._last_words(),
+            detail=self._last_error(),
             hint=f"Check that the brokers {self.servers} are up, then restart the query; it resumes here.",
         )
 
@@ -281,9 +279,9 @@ class Topic:
         return SourceError(
             f"cannot reach Kafka at {self.servers}: {error.args[0].str()}",
             code="kafka-unreachable",
-            detail=self._last_words(),
+            detail=self._last_error(),
             hint="Check the address, and options such as \"security.protocol\" => 'SSL'.",
         )
 
-    def _last_words(self) -> str | None:
-        return f"Last error: {self._said[-1]}." if self._said else None
+    def _last_error(self) -> str | None:
+        return f"Last error: {self._recent_errors[-1]}." if self._recent_errors else None

@@ -11,7 +11,7 @@ from typing import Final
 
 import polars as pl
 
-from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, House, events_of
+from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, EventSequence, events_of
 from strandline.connectors.sources.base import Chunk, SourceArguments
 from strandline.connectors.sources.clock import GeneratedSource
 from strandline.connectors.sources.conversion import conform, converts_always
@@ -60,14 +60,14 @@ class NexmarkSource(GeneratedSource):
             raise arguments.error(f"invalid option of nexmark(): {error}") from None
         if per_second <= 0:
             raise arguments.error("the rate of nexmark() must be greater than 0")
-        self._house = House(seed, per_second, at, disorder)
+        self._sequence = EventSequence(seed, per_second, at, disorder)
 
     @classmethod
     def knows(cls, call: SourceCall) -> KnownRows:
         """All columns of the kind, in order of time as far as the disorder allows."""
         source = cls(BaseStream("", (), call, None), None)
         columns = tuple((name, kind) for name, (kind, _) in KINDS[source.kind].items())
-        return KnownRows(columns, "date_time", source._house.disorder_us, source._house.rate_of(source.kind))
+        return KnownRows(columns, "date_time", source._sequence.disorder_us, source._sequence.rate_of(source.kind))
 
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:
@@ -77,11 +77,11 @@ class NexmarkSource(GeneratedSource):
                 )
 
     @property
-    def house(self) -> House:
-        return self._house if self._start is not None else replace(self._house, start=self.began)
+    def sequence(self) -> EventSequence:
+        return self._sequence if self._start is not None else replace(self._sequence, start=self.began)
 
     def rows_by(self, elapsed_us: int) -> int:
-        return int(Fraction(elapsed_us, SECOND) * self._house.rate)
+        return int(Fraction(elapsed_us, SECOND) * self._sequence.rate)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         for begin in range(start, end, AT_ONCE):
@@ -92,7 +92,7 @@ class NexmarkSource(GeneratedSource):
             yield replace(chunk, whole=lambda b=begin, s=stop, e=every: self._made(b, s, e).rows)  # type: ignore[misc]
 
     def _made(self, begin: int, end: int, columns: list[str]) -> Chunk:
-        rows = events_of(self.house, self.kind, begin, end)
+        rows = events_of(self.sequence, self.kind, begin, end)
         made = {name: pl.Series(name, KINDS[self.kind][name][1](rows)) for name in columns}
         return conform(pl.DataFrame(made), self.stream, f"nexmark of {self.stream.name}", begin + 1)
 
@@ -107,6 +107,6 @@ class NexmarkSource(GeneratedSource):
 
     def latest(self, start: int, end: int) -> Instant:
         # The last events hold a whole group and an epoch: all before are older.
-        tail = max(start, end - 2 * (self._house.disorder + EPOCH))
-        event = events_of(self.house, self.kind, tail, end).event
-        return int(self.house.time(event).max()) if len(event) else BEFORE_ALL
+        tail = max(start, end - 2 * (self._sequence.disorder + EPOCH))
+        event = events_of(self.sequence, self.kind, tail, end).event
+        return int(self.sequence.time(event).max()) if len(event) else BEFORE_ALL

@@ -49,7 +49,7 @@ class RateSource(GeneratedSource):
         arguments.done(most=0)
         try:
             self.rate, self.burst, self.burst_seconds = map(float, (rate, burst, burst_seconds))
-            self.keys = [int(item) for item in (keys if isinstance(keys, list) else [keys])]
+            self.keys = [int(value) for value in (keys if isinstance(keys, list) else [keys])]
             if self.start is not None:
                 instant(self.start)
         except (ValueError, TypeError) as error:

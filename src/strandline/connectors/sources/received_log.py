@@ -46,14 +46,14 @@ class ReceivedLog:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.written = 0  # lines in the file
-        self.kept = 0  # lines that are safe on disk
+        self.synced = 0  # lines that are safe on disk
         self._starts: list[int] = []
         self._file: int | None = None
         self._size = 0
         self._head = HeadFile(directory / "head")
         self._writing = threading.Lock()
         self._syncing = threading.Lock()
-        self._asked: deque[int] = deque(maxlen=BATCHES_KEPT)
+        self._recent_positions: deque[int] = deque(maxlen=BATCHES_KEPT)
         self.ended = False
 
     # In the driver's process: writing.
@@ -102,11 +102,11 @@ class ReceivedLog:
                 raise damaged(self._path(start), self._head.path)
         if lines < head.lines:
             raise damaged(self._path(head.start), self._head.path)
-        self.written = self.kept = lines
+        self.written = self.synced = lines
         return size
 
     def _write_head(self, size: int) -> None:
-        self._head.write(ReceivedHead(self.kept, self._starts[-1], size, self.ended, self._starts[0]))
+        self._head.write(ReceivedHead(self.synced, self._starts[-1], size, self.ended, self._starts[0]))
 
     def close(self) -> None:
         with self._syncing, self._writing:
@@ -135,7 +135,7 @@ class ReceivedLog:
             self.written += len(lines)
             mine = self.written
         with self._syncing:
-            if self.kept < mine:
+            if self.synced < mine:
                 self._flush()
 
     def _write(self, data: bytes) -> None:
@@ -149,7 +149,7 @@ class ReceivedLog:
             if file is None:
                 raise OSError("the stream is closed")
         os.fsync(file)
-        self.kept = reached
+        self.synced = reached
         self._write_head(size)
         if size >= SEGMENT_BYTES:
             with self._writing:
@@ -170,7 +170,7 @@ class ReceivedLog:
         if self._file is not None:
             os.fsync(self._file)
             os.close(self._file)
-        self.kept = self.written
+        self.synced = self.written
         self._file = os.open(self._path(self._starts[-1]), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._size = os.fstat(self._file).st_size
         sync_directory(self.directory)
@@ -180,30 +180,30 @@ class ReceivedLog:
 
     def advance(self, position: int, limit: int) -> tuple[int, bool]:
         """End of the next read: whole files, if there are several. Files that no replay needs are removed."""
-        if position not in self._asked:
-            self._asked.append(position)
+        if position not in self._recent_positions:
+            self._recent_positions.append(position)
         with self._syncing, self._writing:
             if not self._starts:  # a process that does not receive, but reads the log
                 self._look()
             ended = self.ended  # before the read: input before the end is on disk by then
             if self._file is not None and self.written > max(position, self._starts[-1]):
                 self._begin_segment()
-            if len(self._asked) == BATCHES_KEPT:
-                self._remove_before(min(self._asked))
+            if len(self._recent_positions) == BATCHES_KEPT:
+                self._remove_before(min(self._recent_positions))
             ends = [end for end in self._ends() if end > position]
         if not ends:
             return position, ended
         reached = [end for end in ends if end - position <= limit]
         end = reached[-1] if reached else min(ends[0], position + limit)
-        return end, ended and end == self.kept
+        return end, ended and end == self.synced
 
     def _ends(self) -> list[int]:
-        return [*self._starts[1:], self.kept]
+        return [*self._starts[1:], self.synced]
 
     def waiting_bytes(self) -> int:
         """Bytes on disk that no batch has read."""
         with self._writing:
-            asked = self._asked[-1] if self._asked else 0
+            asked = self._recent_positions[-1] if self._recent_positions else 0
             unread = [start for start, end in zip(self._starts, self._ends(), strict=True) if end > asked]
             return sum(os.path.getsize(self._path(start)) for start in unread)
 

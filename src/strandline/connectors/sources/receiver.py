@@ -33,7 +33,7 @@ def address_of(arguments: SourceArguments) -> tuple[str, int]:
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-def refuse_open_door(function: str, host: str, token: Secret | None, span: Span | None) -> None:
+def require_token_for_remote(function: str, host: str, token: Secret | None, span: Span | None) -> None:
     """Refuse to listen where other machines can connect without a token."""
     if token is None and not all(map(_is_loopback, _addresses(host) or [""])):
         raise SourceError(
@@ -60,7 +60,7 @@ def _is_loopback(address: str) -> bool:
 
 
 def accept_connections(
-    listener: socket.socket, is_over: Callable[[], bool], welcome: Callable[[socket.socket], None]
+    listener: socket.socket, is_over: Callable[[], bool], handle: Callable[[socket.socket], None]
 ) -> None:
     """Accept connections until closed; an error of one of them does not end the loop."""
     while not is_over():
@@ -73,7 +73,7 @@ def accept_connections(
                 return  # closed
             time.sleep(GLANCE_SECONDS)  # too many open files, or a client that has disconnected
             continue
-        welcome(connection)
+        handle(connection)
 
 
 def stop_listening(listener: socket.socket) -> None:
@@ -100,7 +100,7 @@ class ReceivingSource(Source):
         self.end_marker = None if end_marker is None else end_marker.encode()
         self.received = ReceivedLog(directory / "received" if directory is not None else Path())
         self.failure: Exception | None = None
-        self.shown_token: bytes | None = None  # what clients must send
+        self.expected_token: bytes | None = None  # what clients must send
         self._temporary: Path | None = None
 
     @classmethod
@@ -124,13 +124,13 @@ class ReceivingSource(Source):
 
     def listen(self) -> socket.socket:
         """A socket that waits for connections at the address; the system chooses the port if it is 0."""
-        self.shown_token = None if self.token is None else self.token.reveal().encode()
+        self.expected_token = None if self.token is None else self.token.reveal().encode()
         try:
             places = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             # A name may have addresses of both families; clients with only one mostly have IPv4.
             family, _, _, _, where = min(places, key=lambda address: address[0] != socket.AF_INET)
             # Checked again for the address itself: the name may resolve differently by now.
-            refuse_open_door(self.function, str(where[0]), self.token, None)
+            require_token_for_remote(self.function, str(where[0]), self.token, None)
             listener = socket.create_server((str(where[0]), self.port), family=family, reuse_port=False, backlog=128)
         except (OSError, UnicodeError) as error:
             raise SourceError(

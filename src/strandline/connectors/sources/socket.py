@@ -16,7 +16,7 @@ from strandline.connectors.sources.receiver import (
     LineBuffer,
     ReceivingSource,
     accept_connections,
-    refuse_open_door,
+    require_token_for_remote,
     stop_listening,
 )
 from strandline.connectors.traits import Traits
@@ -52,7 +52,7 @@ class SocketSource(ReceivingSource):
         self.reconnects: bool = arguments.option("reconnect", bool, False)
         super().__init__(stream, directory, arguments)
         self._closing = threading.Event()
-        self._door: socket.socket | None = None
+        self._listener: socket.socket | None = None
         self._threads: list[threading.Thread] = []
 
     def check(self, span: Span | None) -> None:
@@ -65,23 +65,23 @@ class SocketSource(ReceivingSource):
             raise arguments.error("token of socket() needs listen => true")
         super().check(span)
         if self.listens:
-            refuse_open_door("socket", self.host, self.token, span)
+            require_token_for_remote("socket", self.host, self.token, span)
 
     def open(self) -> None:
         super().open()
         if self.received.ended:
             return
         if self.listens:
-            self._door = self.listen()
-            self._start(self._welcome)
+            self._listener = self.listen()
+            self._start(self._accept_connections)
         else:
             connection = None if self.reconnects else self._connect()
             self._start(self._pull, connection)
 
     def close(self) -> None:
         self._closing.set()
-        if self._door is not None:
-            stop_listening(self._door)
+        if self._listener is not None:
+            stop_listening(self._listener)
         for thread in self._threads:
             thread.join()
         super().close()
@@ -102,12 +102,12 @@ class SocketSource(ReceivingSource):
                 "server.",
             ) from None
 
-    def _welcome(self) -> None:
-        assert self._door is not None
-        accept_connections(self._door, lambda: self._over, self._let_in)
-        stop_listening(self._door)
+    def _accept_connections(self) -> None:
+        assert self._listener is not None
+        accept_connections(self._listener, lambda: self._over, self._accept_connection)
+        stop_listening(self._listener)
 
-    def _let_in(self, connection: socket.socket) -> None:
+    def _accept_connection(self, connection: socket.socket) -> None:
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         if len(self._threads) > self.max_connections:  # one of them is the calling thread
             connection.close()
@@ -117,9 +117,9 @@ class SocketSource(ReceivingSource):
     def _take_from_client(self, connection: socket.socket) -> None:
         """Read all input of a client, after its token where one is required."""
         received = b""
-        if self.shown_token is not None:
+        if self.expected_token is not None:
             first = self._first_line(connection)
-            if first is None or not hmac.compare_digest(first[0], self.shown_token):
+            if first is None or not hmac.compare_digest(first[0], self.expected_token):
                 connection.close()
                 return
             received = first[1]
@@ -152,14 +152,14 @@ class SocketSource(ReceivingSource):
                 with contextlib.suppress(SourceError):
                     connection = self._connect()
                     log_event(INPUT, INFO, "source connected", stream=self.stream.name, host=f"{self.host}:{self.port}")
-            whole = connection is not None and self._take_all(connection)
+            closed_by_peer = connection is not None and self._take_all(connection)
             connection = None
             if not self.reconnects and not self._over:
-                self._hung_up(whole)
+                self._hung_up(closed_by_peer)
             self._closing.wait(0 if self._over else RETRY_SECONDS)
 
-    def _hung_up(self, whole: bool) -> None:
-        if whole:
+    def _hung_up(self, closed_by_peer: bool) -> None:
+        if closed_by_peer:
             self.received.end()
             return
         self.failure = SourceError(
@@ -181,7 +181,7 @@ class SocketSource(ReceivingSource):
                 self.take(buffer.feed(received))
                 while not self._over:
                     if self.is_full:
-                        self._closing.wait(GLANCE_SECONDS)  # the sender notices the closed connection
+                        self._closing.wait(GLANCE_SECONDS)  # nothing is received: TCP makes the sender wait
                         continue
                     try:
                         data = connection.recv(RECEIVE_BYTES)

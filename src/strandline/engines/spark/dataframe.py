@@ -30,7 +30,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from strandline.connectors.sources.dataframe import ROWS
 from strandline.connectors.sources.journal import Journal
-from strandline.connectors.sources.parquet_runs import merged, write_runs
+from strandline.connectors.sources.sorted_runs import merged, write_runs
 from strandline.core import types
 from strandline.core.errors import CatalogError, SourceError, StrandlineError, damaged
 from strandline.engines.spark.failure import summary
@@ -144,8 +144,8 @@ class Feeder(ABC):
     def __init__(self, feed: FrameFeed, directory: Path) -> None:
         self.feed = feed
         self.directory = directory
-        self.journal = Journal(directory / ROWS, forgetful=True)
-        self.journal.look()
+        self.journal = Journal(directory / ROWS, may_be_truncated=True)
+        self.journal.refresh()
         self.failure: StrandlineError | None = None
         self._read = threading.Condition()
         self._position: int | None = None  # the read position

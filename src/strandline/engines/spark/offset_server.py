@@ -34,19 +34,19 @@ class OffsetServer:
         self._chain = pipeline.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
         sources = resume_sources(pipeline.physical, self._chain.path, self._chain.last_offset)
-        self._advance = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
+        self._planner = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
         self._listener = Listener(socket_path("planner"), authkey=bytes.fromhex(secret))
         self.address = str(self._listener.address)
         self._open: list[Connection] = []
         self._closing = threading.Event()
-        self._welcoming = threading.Thread(target=self._welcome, name="strandline-planner", daemon=True)
+        self._welcoming = threading.Thread(target=self._accept_connections, name="strandline-planner", daemon=True)
         self._welcoming.start()
 
     @property
     def rows_left(self) -> int | None:
-        return self._advance.rows_left
+        return self._planner.rows_left
 
     def close(self) -> None:
         """End the threads before their sockets are closed: a blocked call would continue on a reused descriptor."""
@@ -58,9 +58,9 @@ class OffsetServer:
         remove_socket(self.address)
         for connection in self._open:
             _hang_up(connection)
-        self._advance.close()
+        self._planner.close()
 
-    def _welcome(self) -> None:
+    def _accept_connections(self) -> None:
         while not self._closing.is_set():
             try:
                 connection = self._listener.accept()
@@ -73,13 +73,13 @@ class OffsetServer:
         with contextlib.suppress(OSError), connection:  # when either end is closed
             while (asked := _heard(connection)) is not None:
                 what, *about = json.loads(asked)
-                connection.send_bytes(json.dumps(self._answer(what, about)).encode())
+                connection.send_bytes(json.dumps(self._respond(what, about)).encode())
 
-    def _answer(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
+    def _respond(self, what: str, about: list[dict[str, Any]]) -> dict[str, Any]:
         try:
             match what:
                 case "beginning":
-                    return {"value": PipelineOffset(0, self._advance.beginning()).to_json()}
+                    return {"value": PipelineOffset(0, self._planner.beginning()).to_json()}
                 case "next":
                     return {"value": self._next(about[0])}
                 case "tasks":
@@ -100,7 +100,7 @@ class OffsetServer:
         if planned is not None:
             self.planned_at = time.monotonic()
             return replace(planned, after=self._chain.before(before.n)).to_json()
-        positions = self._advance.next(before.positions)
+        positions = self._planner.next(before.positions)
         if positions == before.positions and before.n > 0:
             return start  # of a query without any batch Spark makes one in any case
         self.planned_at = time.monotonic()

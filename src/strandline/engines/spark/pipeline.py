@@ -53,7 +53,7 @@ class SparkRun(PipelineDriver):
         self._delivering = threading.Lock()
         self._wrote_last = threading.Event()
         self._failure: StrandlineError | None = None
-        self._refusal: StrandlineError | None = None  # error of a sink
+        self._delivery_error: StrandlineError | None = None  # error while a batch was delivered
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
@@ -91,7 +91,7 @@ class SparkRun(PipelineDriver):
             try:
                 self._deliver(frame, batch)
             except (OSError, MemoryError) as error:
-                self._refusal = self._refusal or explain_fault(error)
+                self._delivery_error = self._delivery_error or explain_fault(error)
                 raise
 
     def _deliver(self, frame: DataFrame, batch: int) -> None:
@@ -100,7 +100,7 @@ class SparkRun(PipelineDriver):
             messages = (m for value in column for m in decode(value.as_buffer()))
             self.pipeline.commit(batch, messages, self.planner.planned_at)
         except StrandlineError as error:  # it would come back from the JVM as text
-            self._refusal = error
+            self._delivery_error = error
             raise
         if self.pipeline.ended:
             self._wrote_last.set()
@@ -138,8 +138,8 @@ class SparkRun(PipelineDriver):
     def _explain(self, error: Exception) -> StrandlineError:
         if (lost := self._lost(is_broken_connection(error))) is not None:
             return lost
-        if self._refusal is not None:
-            return name_place(self._refusal, self._places)
+        if self._delivery_error is not None:
+            return name_place(self._delivery_error, self._places)
         if _is_from_lost_planner(error):
             return worker_lost("Spark's planning process has ended.")
         text = f"{error}\n{getattr(error, 'desc', '')}\n{getattr(error, 'stackTrace', '')}"

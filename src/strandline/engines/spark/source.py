@@ -1,9 +1,9 @@
 """The sources of a pipeline as one Spark data source. Must stay light: see below.
 
 Spark starts a Python process of its own for every streaming source and asks it for the latest offset. That process is
-forked by PySpark's daemon, not by ours, and imports this module while the user waits for the query to start. So here
-are only requests and responses: offsets are planned in the driver's process (`offset_server.py`), and input splits are
-read by `worker.py`, which the workers have imported before.
+started by Spark, in local mode as a fork of the zygote (`launcher/zygote.py`), and imports this module while the user
+waits for the query to start. So here are only requests and responses: offsets are planned in the driver's process
+(`offset_server.py`), and input splits are read by `worker.py`, which the workers have imported before.
 """
 
 from __future__ import annotations

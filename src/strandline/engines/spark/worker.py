@@ -46,7 +46,7 @@ class Job:
     pipeline: Pipeline
     checkpoint: str
     targets: Mapping[str, ParquetTarget]
-    spools: bool  # whether workers pass large tables through files instead of Spark's shuffle
+    uses_spool_files: bool  # whether workers pass large tables through files instead of Spark's shuffle
     secret: str  # of this run: authenticates errors and the planner's socket
     epoch: int  # of the writer of the checkpoint
 
@@ -85,12 +85,12 @@ def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mappin
     job = Job.from_text(job_text)
     with job.sealing_errors():
         before, after = read_offset(start, Path(job.checkpoint)), read_offset(end, Path(job.checkpoint))
-        piece = plan_splits(before.positions, after.positions)[number]
-        source, position = job.source(piece.stream), after.positions[piece.stream]
+        split = plan_splits(before.positions, after.positions)[number]
+        source, position = job.source(split.stream), after.positions[split.stream]
         source.check_seal(position.at, position.seal)
         # Batches are numbered by offsets, so that a replayed batch names its result files alike.
         out = job.open_output(after.batch, 0, number)
-        ingest(job.pipeline, source, piece, _statuses(job, after), out)
+        ingest(job.pipeline, source, split, _statuses(job, after), out)
         out.close()
         return _rows(job, out, after.batch, stage=0, own=0)
 
@@ -115,13 +115,13 @@ def stage_function(job: Job, stage: int) -> Callable[[Iterator[pa.RecordBatch]],
         context = TaskContext.get()
         assert context is not None, "stages run inside tasks"
         batch = int(context.getLocalProperty("streaming.sql.batchId") or 0)
-        inboxes: dict[int, list[Message]] = {}
+        messages_by_shard: dict[int, list[Message]] = {}
         for received in batches:
             for shard, data in zip(received["shard"].to_pylist(), received["data"], strict=True):
-                inboxes.setdefault(shard, []).extend(decode(data.as_buffer()))
-        for shard in sorted(inboxes):
+                messages_by_shard.setdefault(shard, []).extend(decode(data.as_buffer()))
+        for shard in sorted(messages_by_shard):
             with job.sealing_errors():
-                rows = _run_shard(job, stage, batch, shard, inboxes[shard])
+                rows = _run_shard(job, stage, batch, shard, messages_by_shard[shard])
             yield rows
 
     return run
@@ -150,20 +150,20 @@ def _state_before(job: Job, store: StateStore, batch: int, shard: str) -> States
 def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.RecordBatch:
     """One row per shard; messages for the driver use the task's own shard until the last stage."""
     rows = {} if stage == job.pipeline.stages else dict(out.by_shard)
-    rows[own] = [*rows.get(own, []), *(replace(m, origin=out.origin) for m in out.for_driver)]
-    spools = _spools(job, batch, stage, out.origin) if job.spools else None
+    rows[own] = [*rows.get(own, []), *(replace(m, sender=out.sender) for m in out.for_driver)]
+    spools = _spools(job, batch, stage, out.sender) if job.uses_spool_files else None
     values = [encode(messages, spools and spools / f"{batch}-{shard}") for shard, messages in rows.items()]
     return pa.RecordBatch.from_arrays(
         [pa.array(list(rows), pa.int32()), pa.array(values, pa.binary())], names=["shard", "data"]
     )
 
 
-def _spools(job: Job, batch: int, stage: int, origin: int) -> Path:
+def _spools(job: Job, batch: int, stage: int, sender: int) -> Path:
     """The directory of a sender's spool files, without those that no replay can read.
 
     Spark repeats at most the current batch, so the files of the batch before the last are removed.
     """
-    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{origin}"
+    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{sender}"
     if directory.is_dir():
         for name in os.listdir(directory):
             number = name.lstrip(".").split("-")[0]

@@ -36,8 +36,8 @@ class Examination:
     queries: list[str]
     last_batch: int  # the last one that was planned; -1 if none was
     problems: list[Problem]
-    whole_until: int | None  # the newest batch to resume from; None if there is none
-    bytes_of_state: int
+    last_intact_batch: int | None  # the newest batch to resume from; None if there is none
+    state_bytes: int
 
 
 def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[str, str]) -> None:
@@ -54,13 +54,13 @@ def read_outputs(checkpoint: Path) -> tuple[OutputDirectories, dict[str, str]]:
     if not path.exists():
         return OutputDirectories({}, None), {}
     body = read_document(path, KIND)
-    results = {query: _resolve(checkpoint, where) for query, where in body["results"].items()}
+    results = {query: _resolve(checkpoint, location) for query, location in body["results"].items()}
     side = None if body["side_outputs"] is None else _resolve(checkpoint, body["side_outputs"])
     return OutputDirectories(results, side, frozenset(body["consumed"])), body["sinks"]
 
 
-def _resolve(checkpoint: Path, where: str) -> Path:
-    return Path(os.path.normpath(checkpoint.absolute() / where))
+def _resolve(checkpoint: Path, location: str) -> Path:
+    return Path(os.path.normpath(checkpoint.absolute() / location))
 
 
 def find_checkpoints(directory: Path) -> list[Path]:
@@ -97,7 +97,7 @@ def examine(path: Path) -> Examination:
         with problems.collected():
             _check_delivered(path, recorded[max(recorded)], read_outputs(path)[0], problems)
     last = max(links.log.offset_batches(), default=-1)
-    return Examination(path, queries, last, problems, next(whole_batches(path), None), size)
+    return Examination(path, queries, last, problems, next(intact_batches(path), None), size)
 
 
 def _read_records(links: ChainLinks, problems: Problems) -> dict[int, BatchRecord]:
@@ -126,7 +126,7 @@ def check_sources(path: Path, offset: PipelineOffset, problems: Problems) -> Non
                 ReceivedLog(directory / "received").check(position.at)
         with problems.collected():
             if (directory / "rows").is_dir():
-                Journal(directory / "rows", forgetful=True).verify(position.at)
+                Journal(directory / "rows", may_be_truncated=True).verify(position.at)
 
 
 def _check_delivered(path: Path, record: BatchRecord, outputs: OutputDirectories, problems: Problems) -> None:
@@ -142,7 +142,7 @@ def batch_of(name: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-def whole_batches(path: Path) -> Iterator[int]:
+def intact_batches(path: Path) -> Iterator[int]:
     """Batches to resume from, newest first: their offset, record, state, source logs and delivered files are intact."""
     links = ChainLinks(SparkLog(path), BatchRecords(path))
     try:
@@ -165,18 +165,18 @@ def whole_batches(path: Path) -> Iterator[int]:
 def render(examination: Examination) -> str:
     lines = [f"{examination.path}", f"  queries     {', '.join(examination.queries) or 'unknown'}"]
     planned = f"batch {examination.last_batch}" if examination.last_batch >= 0 else "no batch"
-    lines.append(f"  planned     up to {planned}, {examination.bytes_of_state:,} bytes of state")
+    lines.append(f"  planned     up to {planned}, {examination.state_bytes:,} bytes of state")
     if not examination.problems:
         return "\n".join([*lines, "  intact      every file matches its checksum"])
     for problem in examination.problems:
         where = f" (batch {problem.batch})" if problem.batch is not None else ""
         lines.append(f"  {problem.error.code}: {problem.error.message}{where}")
-    if examination.whole_until is None:
+    if examination.last_intact_batch is None:
         lines.append("  damaged     no intact batch to resume from: restore a backup, or start over")
-    elif examination.whole_until == examination.last_batch:
+    elif examination.last_intact_batch == examination.last_batch:
         lines.append("  intact      up to the last batch")
     else:
-        lines.append(f"  intact      up to batch {examination.whole_until}: `strandline repair` rolls back to it")
+        lines.append(f"  intact      up to batch {examination.last_intact_batch}: `strandline repair` rolls back to it")
     return "\n".join(lines)
 
 
@@ -186,6 +186,6 @@ def to_json(examination: Examination) -> dict[str, Any]:
         "checkpoint": str(examination.path),
         "queries": examination.queries,
         "last_batch": examination.last_batch,
-        "whole_until": examination.whole_until,
+        "whole_until": examination.last_intact_batch,
         "problems": problems,
     }

@@ -105,15 +105,16 @@ class Checkpoint:
         pipeline, inputs = planned.physical, planned.inputs
         fingerprint = _fingerprint(pipeline, sinks)
         if not self.fresh:
-            claim = read_identity(self.path)
-            if claim["fingerprint"] != fingerprint:
+            recorded = read_identity(self.path)
+            if recorded["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
-                    detail=f"It was made for {', '.join(claim['queries'])} with this plan:\n{indent(claim['plan'])}",
+                    detail=f"It was made for {', '.join(recorded['queries'])} with this plan:\n"
+                    f"{indent(recorded['plan'])}",
                     hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
                 )
-            self._claimed = claim
+            self._claimed = recorded
             return
         self._claimed = {
             "id": uuid.uuid4().hex,
@@ -168,10 +169,17 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
          s.disorder_us, s.idle_after_us]
         for s in pipeline.streams
     ]  # fmt: skip
-    places = {name: sink_identity for name, sink in sinks.items() if (sink_identity := sink.identity) is not None}
+    sink_identities = {
+        name: sink_identity for name, sink in sinks.items() if (sink_identity := sink.identity) is not None
+    }
     # By name and types: what a function does may change, as long as it fits in.
     functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
-    identity = {"plan": fingerprint_plan(pipeline), "streams": streams, "sinks": places, "functions": functions}
+    identity = {
+        "plan": fingerprint_plan(pipeline),
+        "streams": streams,
+        "sinks": sink_identities,
+        "functions": functions,
+    }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Back to the last batch that is whole: `strandline repair --checkpoint`.
+"""Back to the last intact batch: `strandline repair --checkpoint`.
 
 Nothing is destroyed: what is discarded is moved to `discarded-<number>/` in the checkpoint. Offsets of discarded
 batches that are intact are kept for the next run, which plans the same batches again (`replay.py`).
@@ -18,7 +18,7 @@ from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.core.lease import Lease
 from strandline.runtime.checkpoint import verify
 from strandline.runtime.checkpoint.chain import DELIVERED_LOG
-from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, batch_of, check_sources, read_outputs, whole_batches
+from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, batch_of, check_sources, intact_batches, read_outputs
 from strandline.runtime.checkpoint.identity import read_identity
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.replay import keep_for_replay
@@ -54,11 +54,11 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
     lease = Lease.acquire(path)
     try:
         outputs, sinks = read_outputs(path)
-        if _is_whole(path, lease, outputs):
+        if _is_intact(path, lease, outputs):
             return Repair(path, max(SparkLog(path).offset_batches(), default=-1))
         if forget_results:
             return _forget_results(path, lease, outputs)
-        target = next(whole_batches(path), None)
+        target = next(intact_batches(path), None)
         if target is None:
             raise CheckpointError(
                 f"no intact batch to resume from in {path}",
@@ -71,7 +71,7 @@ def repair(path: Path, *, forget_results: bool = False) -> Repair:
         lease.release()
 
 
-def _is_whole(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
+def _is_intact(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
     try:
         verify.verify_delivered(verify.verify_chain(path, lease), outputs)
     except StrandlineError:
@@ -81,12 +81,12 @@ def _is_whole(path: Path, lease: Lease, outputs: OutputDirectories) -> bool:
 
 def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[str, str]) -> Repair:
     log, records = SparkLog(path), BatchRecords(path)
-    done = Repair(path, target, directory=_new_directory(path))
+    outcome = Repair(path, target, directory=_new_directory(path))
     later = [batch for batch in log.offset_batches() if batch > target]
     intact = _intact_offsets(path, log, target)
-    done.discarded_batches = later
-    done.replanned = [batch for batch in later if batch not in intact]
-    _refuse_changed_batches(path, done, sinks)
+    outcome.discarded_batches = later
+    outcome.replanned = [batch for batch in later if batch not in intact]
+    _refuse_changed_batches(path, outcome, sinks)
     record, _ = records.require(target)
     # First the files that decide where a run resumes: a crash in between leaves a checkpoint that can be repaired.
     for before, after in zip([target, *later], later, strict=False):
@@ -94,22 +94,22 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
             keep_for_replay(path, intact[before] if before in intact else log.read_offset(before)[0], intact[after])
     for batch in reversed(log.commit_batches()):
         if batch > target:
-            _move(log.commits / str(batch), done)
+            _move(log.commits / str(batch), outcome)
     for batch in reversed(later):
-        _move(log.offsets / str(batch), done)
+        _move(log.offsets / str(batch), outcome)
     for reference in reversed(records.listed()):
         if reference.batch > target:
-            _move(records.path(reference), done)
-    _restore_commit(log, target, done)
+            _move(records.path(reference), outcome)
+    _restore_commit(log, target, outcome)
     delivered = ChainedLog(path / DELIVERED_LOG)
     delivered.verify(*record.delivered)
     delivered.cut(record.delivered[0])
     for directory in _output_directories(outputs, log.read_offset(target)[0]):
         for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
             if name.startswith("part-") and name.endswith(".parquet") and batch_of(name) > target:
-                _move(directory / name, done)
+                _move(directory / name, outcome)
     sync_directory(path)
-    return done
+    return outcome
 
 
 def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, PipelineOffset]:
@@ -127,12 +127,12 @@ def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, Pipelin
     return intact
 
 
-def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> None:
+def _refuse_changed_batches(path: Path, outcome: Repair, sinks: dict[str, str]) -> None:
     """Sinks that pass over a batch by its number must get the same batch again."""
     others = sorted(query for query, kind in sinks.items() if kind != "parquet")
-    if done.replanned and others:
+    if outcome.replanned and others:
         raise CheckpointError(
-            f"batch {done.replanned[0]} of {path} cannot be replayed as it was",
+            f"batch {outcome.replanned[0]} of {path} cannot be replayed as it was",
             code="repair-impossible",
             detail=f"Its offset is damaged, and the sinks of {', '.join(others)} may have it already.",
             hint="Restore a backup of the checkpoint, or start over with a new one and empty sinks. "
@@ -140,14 +140,14 @@ def _refuse_changed_batches(path: Path, done: Repair, sinks: dict[str, str]) -> 
         )
 
 
-def _restore_commit(log: SparkLog, target: int, done: Repair) -> None:
+def _restore_commit(log: SparkLog, target: int, outcome: Repair) -> None:
     """A batch without its commit is replayed, which is as good; a damaged commit is removed."""
     path = log.commits / str(target)
     with contextlib.suppress(CheckpointError):
         log.check_commit(target)
         return
     if path.exists():
-        _move(path, done)
+        _move(path, outcome)
     if target > 0 and target - 1 not in log.commit_batches():
         # Spark reads the commit of the preceding batch; its content is always the same.
         log.commits.mkdir(parents=True, exist_ok=True)
@@ -169,41 +169,42 @@ def _new_directory(path: Path) -> Path:
     return directory
 
 
-def _move(path: Path, done: Repair) -> None:
-    assert done.directory is not None
-    target = done.directory / f"{len(done.moved):05d}-{path.parent.name}-{path.name}"
+def _move(path: Path, outcome: Repair) -> None:
+    assert outcome.directory is not None
+    target = outcome.directory / f"{len(outcome.moved):05d}-{path.parent.name}-{path.name}"
     shutil.move(path, target)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path.with_name(f".{path.name}.crc"))
-    done.moved.append(str(path))
+    outcome.moved.append(str(path))
 
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:
     """Record which delivered files are missing or altered, so that later checks skip them."""
     chain = verify.verify_chain(path, lease)
-    done = Repair(path, chain.head.batch)
+    outcome = Repair(path, chain.head.batch)
     if chain.record is not None:
         lines = verify.read_delivered(path, chain.record)
         lost = [file for file, _ in verify.find_lost_files(path, lines, outputs, WITHOUT_LIMIT)]
         verify.write_forgotten(path, lost)
-        done.forgotten = [str(outputs.path(file)) for file in lost]
-    return done
+        outcome.forgotten = [str(outputs.path(file)) for file in lost]
+    return outcome
 
 
-def render(done: Repair) -> str:
-    if not done.is_needed:
-        return f"{done.path}\n  intact      nothing to repair"
-    lines = [f"{done.path}"]
-    if done.forgotten:
+def render(outcome: Repair) -> str:
+    if not outcome.is_needed:
+        return f"{outcome.path}\n  intact      nothing to repair"
+    lines = [f"{outcome.path}"]
+    if outcome.forgotten:
         lines += ["  forgotten   missing or altered results; their rows are lost"]
-        lines += [f"              {name}" for name in done.forgotten]
+        lines += [f"              {name}" for name in outcome.forgotten]
         return "\n".join(lines)
-    lines.append(f"  resumes     after batch {done.batch}")
+    lines.append(f"  resumes     after batch {outcome.batch}")
     lines.append(
-        f"  discarded   {len(done.discarded_batches)} batches, {len(done.moved)} files, now in {done.directory}"
+        f"  discarded   {len(outcome.discarded_batches)} batches, {len(outcome.moved)} files, "
+        f"now in {outcome.directory}"
     )
-    lines += [f"              {name}" for name in done.moved]
-    if done.discarded_batches:
-        same = [batch for batch in done.discarded_batches if batch not in done.replanned]
-        lines.append(f"  replays     {len(same)} batches as they were, {len(done.replanned)} replanned")
+    lines += [f"              {name}" for name in outcome.moved]
+    if outcome.discarded_batches:
+        same = [batch for batch in outcome.discarded_batches if batch not in outcome.replanned]
+        lines.append(f"  replays     {len(same)} batches as they were, {len(outcome.replanned)} replanned")
     return "\n".join(lines)

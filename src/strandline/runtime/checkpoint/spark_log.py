@@ -64,8 +64,8 @@ class SparkLog:
     def check_metadata(self) -> str:
         """The digest of the file with the id of the query."""
         with _content(self.metadata) as content:
-            written = json.loads(content)["id"]
-            if str(uuid.UUID(written)) != written:
+            query_id = json.loads(content)["id"]
+            if str(uuid.UUID(query_id)) != query_id:
                 raise damaged(self.metadata)
             return digest(content)
 

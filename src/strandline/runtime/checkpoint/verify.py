@@ -304,13 +304,13 @@ class OutputDirectories:
 
 
 def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
-    """Compare every delivered file with its record, and position the log of them."""
+    """Compare every delivered file with its record, and position the log of them after the last batch."""
     if chain.record is None:
         return
     lines = read_delivered(chain.path, chain.record)
-    kept = chain.delivered_before(chain.before(chain.record.batch))
-    if 0 < kept <= len(lines):
-        chain.delivered.resume(kept, lines[kept - 1])
+    count_before = chain.delivered_before(chain.before(chain.record.batch))
+    if 0 < count_before <= len(lines):
+        chain.delivered.resume(count_before, lines[count_before - 1])
     for _, error in find_lost_files(chain.path, lines, outputs):
         raise error
     chain.delivered.verify(*chain.record.delivered)
@@ -332,7 +332,7 @@ def find_lost_files(
 ) -> Iterator[tuple[DeliveredFile, SinkError]]:
     """The files that are not there as they were delivered: by size, and by content for the newest ones."""
     forgotten = read_forgotten(checkpoint)
-    whole: list[tuple[DeliveredFile, Path]] = []
+    to_checksum: list[tuple[DeliveredFile, Path]] = []
     for line in reversed(lines):
         file = DeliveredFile(*line.entry)
         path = outputs.path(file)
@@ -350,11 +350,11 @@ def find_lost_files(
             continue
         full_bytes -= size
         if full_bytes > 0:
-            whole.append((file, path))
+            to_checksum.append((file, path))
 
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="strandline-verify") as pool:
-        checksums = pool.map(durable.checksum_file, [path for _, path in whole])
-        for (file, path), checksum in zip(whole, checksums, strict=True):
+        checksums = pool.map(durable.checksum_file, [path for _, path in to_checksum])
+        for (file, path), checksum in zip(to_checksum, checksums, strict=True):
             if checksum != file.checksum:
                 yield file, _altered(path)
 

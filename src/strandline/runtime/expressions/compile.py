@@ -30,8 +30,10 @@ def evaluate_columns(
     if frame.height == 0:  # Polars has functions of a constant and a column that give one row here
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
-    frame, expressions = _called(_spelled_out(frame), [_fold(expression) for _, expression in outputs])
-    frame, expressions = optimize(frame, expressions, _plainly)
+    frame, expressions = _evaluate_user_calls(
+        _expand_constants(frame), [_fold(expression) for _, expression in outputs]
+    )
+    frame, expressions = optimize(frame, expressions, _evaluate_series)
     return _with_outputs(frame, names, expressions).select(*names, *keep)
 
 
@@ -40,8 +42,8 @@ def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:
     if not frame.height:
         return frame
     columns = frame.columns
-    frame, (condition,) = _called(_spelled_out(frame), [_fold(predicate)])
-    frame, (condition,) = optimize(frame, [short_circuit_and(condition)], _plainly)
+    frame, (condition,) = _evaluate_user_calls(_expand_constants(frame), [_fold(predicate)])
+    frame, (condition,) = optimize(frame, [short_circuit_and(condition)], _evaluate_series)
     return frame.filter(_compile(condition)).select(columns)
 
 
@@ -50,12 +52,15 @@ def _with_outputs(frame: pl.DataFrame, names: Sequence[str], expressions: Sequen
     return frame.with_columns(_compile(e).alias(name) for name, e in zip(names, expressions, strict=True))
 
 
-def _plainly(frame: pl.DataFrame, expressions: Sequence[Expression]) -> list[pl.Series]:
+def _evaluate_series(frame: pl.DataFrame, expressions: Sequence[Expression]) -> list[pl.Series]:
+    """The values of expressions over a frame, without optimization."""
     names = [f"@plain {number}" for number in range(len(expressions))]
     return _with_outputs(frame, names, expressions).select(names).get_columns()
 
 
-def _called(frame: pl.DataFrame, expressions: Sequence[Expression]) -> tuple[pl.DataFrame, list[Expression]]:
+def _evaluate_user_calls(
+    frame: pl.DataFrame, expressions: Sequence[Expression]
+) -> tuple[pl.DataFrame, list[Expression]]:
     """Replace calls of user-defined functions by columns; returns the expressions and the frame with these columns.
 
     The functions are called here and not by Polars, which would wrap their exceptions.
@@ -86,7 +91,7 @@ def _has_call(expression: Expression) -> bool:
     return isinstance(expression, UserCall) or any(map(_has_call, children(expression)))
 
 
-def _spelled_out(frame: pl.DataFrame) -> pl.DataFrame:
+def _expand_constants(frame: pl.DataFrame) -> pl.DataFrame:
     """The frame without columns that Polars stores as one value for all rows: comparing a constant with such a column
     loses the number of rows. Free where there are none."""
     return pl.DataFrame(frame.get_columns()) if frame.width else frame

@@ -35,13 +35,13 @@ from strandline.logical.expressions import (
 )
 from strandline.runtime.kernels.batch import spread
 from strandline.runtime.kernels.columns import polars_type
-from strandline.runtime.kernels.distinct_values import DistinctValues, different, runs
+from strandline.runtime.kernels.distinct_values import DistinctValues, encode_distinct, runs
 
 # The values of expressions over a frame: as many as it has rows each.
 Compute: TypeAlias = Callable[[pl.DataFrame, Sequence[Expression]], list[pl.Series]]
 Optimized: TypeAlias = tuple[pl.DataFrame, list[Expression]]
 
-# Nanoseconds that a way must have to save, by all rows together: to think of it takes some, too.
+# Minimum saving over all rows, in nanoseconds, for a strategy to be tried: choosing it has a cost.
 MIN_SAVING_NS: Final = 3_000_000
 # Minimum cost per row of a subexpression for a strategy to pay off: the cost of the strategy, and a margin.
 BY_RUNS: Final = 20
@@ -49,7 +49,7 @@ BY_NUMBERS: Final = 60
 BY_TEXTS: Final = 120
 WHERE_TAKEN: Final = 60
 # Equal values have equal results: not so 0 and -0, which are equal DOUBLEs.
-_TOLD_APART: Final = (pl.String, pl.Datetime, pl.Date, pl.Int32, pl.Int64)
+_EXACT_EQUALITY_TYPES: Final = (pl.String, pl.Datetime, pl.Date, pl.Int32, pl.Int64)
 
 
 _counter = count()
@@ -91,7 +91,7 @@ def _least_cost(frame: pl.DataFrame) -> float:
 
 
 def _all_rows(frame: pl.DataFrame, expressions: Sequence[Expression], plain: Compute) -> Optimized:
-    """The ways that are left where every row has a value of its own."""
+    """The strategies that are left where every row has a value of its own."""
     return _evaluate_lazily(*_once(frame, expressions, plain), plain)
 
 
@@ -134,7 +134,7 @@ def _evaluate_distinct(frame: pl.DataFrame, expressions: Sequence[Expression], p
         fewer = frame.select(column_id)[values.rows]
         fewer, inner = _all_rows(fewer, [parts.all[number].expression for number in numbers], plain)
         results = (result.alias(str(number)) for number, result in zip(numbers, plain(fewer, inner), strict=True))
-        for number, column in zip(numbers, values.spread(pl.DataFrame(results)).get_columns(), strict=True):
+        for number, column in zip(numbers, values.decode(pl.DataFrame(results)).get_columns(), strict=True):
             rewriting.put(number, column)
     return rewriting.result()
 
@@ -154,7 +154,7 @@ def _by_column(parts: Parts, frame: pl.DataFrame) -> dict[tuple[str, int], list[
                 visit(below)
         for column_id in part.columns if len(part.columns) == 1 else ():
             kind = frame.schema[column_id]
-            if kind in _TOLD_APART:
+            if kind in _EXACT_EQUALITY_TYPES:
                 length = granule(part.expression) if kind == pl.Datetime else 1
                 subexpressions.setdefault((column_id, length), []).append(number)
 
@@ -171,7 +171,7 @@ def _few(column: pl.Series, length: int, cost: int) -> DistinctValues | None:
     keys = keys // length if length > 1 else keys
     if (distinct_values := runs(keys)) is not None:
         return distinct_values
-    return different(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
+    return encode_distinct(keys) if cost >= (BY_TEXTS if column.dtype == pl.String else BY_NUMBERS) else None
 
 
 def granule(expression: Expression) -> int:

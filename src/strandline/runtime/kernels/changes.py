@@ -23,7 +23,7 @@ def sum_changes(codes: Index, time: Times, change: Index) -> pl.DataFrame:
 def net_changes(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Net changes per instant: the payload, `@time`, and `@change`, the number of insertions minus deletions.
 
-    A piece that ends where an equal one begins is no change at all, so the result does not depend on how intervals
+    A fragment that ends where an equal one begins is no change at all, so the result does not depend on how intervals
     were cut. Ordered by time, departures before arrivals; elements that never end never depart.
     """
     codes, representative = group_codes(frame, columns)

@@ -74,13 +74,13 @@ def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _
     return function
 
 
-def working_seconds() -> float:
+def cpu_seconds() -> float:
     """CPU time of this process, without the loading of machine code."""
     return time.process_time() - _loading
 
 
 def load_all() -> None:
     """Load the machine code that most queries need, so that forked processes start with it."""
-    for item in _ALL:
-        if not item.on_demand:
-            item.load()
+    for function in _ALL:
+        if not function.on_demand:
+            function.load()

@@ -19,26 +19,26 @@ _SAMPLE: Final = 2_000
 class DistinctValues:
     """Dictionary encoding: the code of each row, and a representative row of each code."""
 
-    numbers: pl.Series
+    codes: pl.Series
     rows: pl.Series
 
-    def spread(self, values: pl.DataFrame) -> pl.DataFrame:
-        """A row for each number, as a row for each row."""
-        return values[self.numbers]
+    def decode(self, values: pl.DataFrame) -> pl.DataFrame:
+        """A row for each code, as a row for each row."""
+        return values[self.codes]
 
 
 def runs(column: pl.Series) -> DistinctValues | None:
     """The runs of equal values, if there are few of them: for ordered columns, such as times."""
     if int(column.head(_SAMPLE).rle_id()[-1]) >= _SAMPLE * MAX_DISTINCT_FRACTION:
         return None
-    numbers = column.rle_id()
-    if int(numbers[-1]) >= len(column) // MIN_ROWS_PER_VALUE:
+    codes = column.rle_id()
+    if int(codes[-1]) >= len(column) // MIN_ROWS_PER_VALUE:
         return None
-    first = np.flatnonzero(np.diff(numbers.to_numpy(), prepend=np.uint32(2**32 - 1)))
-    return DistinctValues(numbers, pl.Series(first))
+    first = np.flatnonzero(np.diff(codes.to_numpy(), prepend=np.uint32(2**32 - 1)))
+    return DistinctValues(codes, pl.Series(first))
 
 
-def different(column: pl.Series) -> DistinctValues | None:
+def encode_distinct(column: pl.Series) -> DistinctValues | None:
     """The distinct values, if there are few of them. A sample detects many."""
     sample = column.head(_SAMPLE)
     if sample.n_unique() > len(sample) * MAX_DISTINCT_FRACTION:
@@ -48,12 +48,12 @@ def different(column: pl.Series) -> DistinctValues | None:
     if keys.to_frame().select(pl.first().approx_n_unique()).item() > len(column) // MIN_ROWS_PER_VALUE:
         return None
     encoded = keys.to_arrow().dictionary_encode(null_encoding="encode")
-    numbers = encoded.indices.to_numpy()
+    codes = encoded.indices.to_numpy()
     first = np.empty(len(encoded.dictionary), dtype=np.int64)
-    first[numbers[::-1]] = np.arange(len(numbers) - 1, -1, -1)  # the first row of each comes last
-    distinct_values = DistinctValues(pl.Series(numbers), pl.Series(first))
+    first[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)  # the first row of each comes last
+    distinct_values = DistinctValues(pl.Series(codes), pl.Series(first))
     if column.dtype == pl.String:
         frame = column.to_frame()
-        if not distinct_values.spread(frame[distinct_values.rows]).to_series().eq_missing(column).all():
+        if not distinct_values.decode(frame[distinct_values.rows]).to_series().eq_missing(column).all():
             return None
     return distinct_values

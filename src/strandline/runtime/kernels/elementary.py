@@ -8,8 +8,8 @@ So the bits of a result do not depend on how it was computed, only whether a val
 nothing but + - * / and square roots of DOUBLEs, which IEEE 754 defines to the last bit, and nothing in them may be
 fused or reordered: Numba does so only if asked (`fastmath`), and `tests/runtime/kernels/test_elementary.py` looks.
 
-All arguments are reduced to a small remainder t by tables (`tables.py`), for which the first terms of the series are
-enough: |t| < 2**-8, so the second term may already be computed with 53 bits, or the third.
+All arguments are reduced to a small remainder t by tables (`elementary_tables.py`), for which the first terms of the
+series are enough: |t| < 2**-8, so the second term may already be computed with 53 bits, or the third.
 
 Exponentials, logarithms and powers are computed block by block, in steps that each go through the block: a step that
 looks up tables is slow, and between two of them processors with vectors compute several values at a time. The rows of
@@ -196,11 +196,11 @@ def rounded_exponential(x: float, powers: Doubles, table: Doubles) -> tuple[floa
 
 @inlined
 def logarithm_of_share(
-    share: float, exponent: float, c: float, minus_ln_c: float, minus_ln_c_low: float, precise: bool
+    significand: float, exponent: float, c: float, minus_ln_c: float, minus_ln_c_low: float, precise: bool
 ) -> Pair:
-    """ln(share * 2**exponent), where share is (1 + t) / c; `precise` for a factor that is large."""
-    share1 = (share + _TO_1) - _TO_1
-    t, t_low = two_sum(share1 * c - 1.0, (share - share1) * c)
+    """ln(significand * 2**exponent), where significand is (1 + t) / c; `precise` for a factor that is large."""
+    significand1 = (significand + _TO_1) - _TO_1
+    t, t_low = two_sum(significand1 * c - 1.0, (significand - significand1) * c)
     t1 = (t + _TO_8) - _TO_8
     square, square_low = t1 * t1, (t - t1) * (t + t1)
     high, low = two_sum(exponent * LN2[0] + minus_ln_c, t)
@@ -230,19 +230,19 @@ def logarithm(x: float, bits: int, precise: bool, powers: Doubles, table: Double
     """ln x for a normal x with these bits."""
     exponent = (bits >> 52) - 1023
     index = (bits >> 44) & 255
-    share = x * powers[1074 - exponent]
+    significand = x * powers[1074 - exponent]
     if index >= _FROM_SQRT_2:
-        share *= 0.5
+        significand *= 0.5
         exponent += 1
-    return logarithm_of_share(share, float(exponent), table[index, 0], table[index, 1], table[index, 2], precise)
+    return logarithm_of_share(significand, float(exponent), table[index, 0], table[index, 1], table[index, 2], precise)
 
 
 @inlined
 def look_up_shares(bits: Bits, scratch: Doubles, table: Doubles) -> None:
     """Operands of `logarithm_of_share` for a block of normal numbers with these bits, in rows 0 to 4 of the scratch."""
-    shares = scratch.view(np.int64)
+    significands = scratch.view(np.int64)
     for i in range(len(bits)):
-        shares[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
+        significands[i] = (bits[i] & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000
     for i in range(len(bits)):
         index = (bits[i] >> 44) & 255
         exponent = (bits[i] >> 52) - 1023
@@ -474,15 +474,15 @@ def cube_roots(values: Doubles, bits: Bits, powers: Doubles, table: Doubles) -> 
             continue
         exponent = ((bits[i] >> 52) & 2047) - 1023
         third = (exponent + 1074) // 3 - 358
-        share = abs(x) * powers[1074 - exponent]
+        significand = abs(x) * powers[1074 - exponent]
         guess = table[((bits[i] >> 46) & 63), exponent - 3 * third]
-        share *= powers[1074 + exponent - 3 * third]
+        significand *= powers[1074 + exponent - 3 * third]
         cube = guess * guess * guess
-        guess = guess * ((cube + 2.0 * share) / (2.0 * cube + share))
+        guess = guess * ((cube + 2.0 * significand) / (2.0 * cube + significand))
         root = (guess + _TO_1) - _TO_1
         square = root * root
         cube, error = two_product(square, root)
-        left = (share - cube) - error
+        left = (significand - cube) - error
         off = left / cube
         low = root * off * (1.0 / 3.0 - off * (1.0 / 9.0 - off * (5.0 / 81.0)))
         result, undecided[i] = rounded(root, low, BOUND)

@@ -19,11 +19,11 @@ def group_codes(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Index, Index]
     if not keys:
         return np.zeros(frame.height, dtype=np.int64), np.zeros(min(frame.height, 1), dtype=np.int64)
     codes = _with_null(frame.get_column(keys[0]))
-    everybody = np.ones(frame.height, dtype=np.bool_)
+    all_present = np.ones(frame.height, dtype=np.bool_)
     if len(keys) == 1:
-        return pair_codes(codes, np.zeros_like(codes), everybody)
+        return pair_codes(codes, np.zeros_like(codes), all_present)
     for key in keys[1:]:
-        codes, first = pair_codes(codes, _with_null(frame.get_column(key)), everybody)
+        codes, first = pair_codes(codes, _with_null(frame.get_column(key)), all_present)
         if len(first) == frame.height:  # all rows differ already
             break
     return codes, first
@@ -50,7 +50,7 @@ def pair_codes(ones: Index, others: Index, present: Mask) -> tuple[Index, Index]
     Compiled: the hash table depends on the rows before.
     """
     codes = np.full(len(ones), -1)
-    first, marks = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
+    first, hashes = np.empty(len(ones), np.int64), np.empty(len(ones), np.uint64)
     count = 0
     bits = 10
     # Open addressing by the leading bits of a hash: code and pair side by side, so that a probe is one memory access.
@@ -59,22 +59,22 @@ def pair_codes(ones: Index, others: Index, present: Mask) -> tuple[Index, Index]
         if not present[row]:
             continue
         one, other = ones[row], others[row]
-        mark = np.uint64(one) * GOLDEN + np.uint64(other)
-        mark = (mark ^ (mark >> np.uint64(32))) * GOLDEN
-        slot = np.int64(mark >> np.uint64(64 - bits))
+        row_hash = np.uint64(one) * GOLDEN + np.uint64(other)
+        row_hash = (row_hash ^ (row_hash >> np.uint64(32))) * GOLDEN
+        slot = np.int64(row_hash >> np.uint64(64 - bits))
         while table[slot, 0] != 0 and (table[slot, 1] != other or table[slot, 2] != one):
             slot = (slot + 1) & (len(table) - 1)
         if table[slot, 0] != 0:
             codes[row] = table[slot, 0] - 1
             continue
-        codes[row], first[count], marks[count] = count, row, mark
+        codes[row], first[count], hashes[count] = count, row, row_hash
         count += 1
         table[slot, 0], table[slot, 1], table[slot, 2] = count, other, one
         if 2 * count > len(table):
             bits += 2
             table = np.zeros((1 << bits, 3), np.int64)
             for code in range(count):
-                slot = np.int64(marks[code] >> np.uint64(64 - bits))
+                slot = np.int64(hashes[code] >> np.uint64(64 - bits))
                 while table[slot, 0] != 0:
                     slot = (slot + 1) & (len(table) - 1)
                 table[slot, 0], table[slot, 1], table[slot, 2] = code + 1, others[first[code]], ones[first[code]]

@@ -89,7 +89,7 @@ def list_members(
     place_of: Index,
     begin_of: Index,
 ) -> Index:
-    """Positions of the members of a group after each run, in order. Those of run r go to begin_of[r]:begin_of[r+1],
+    """Places of the members of a group after each run, in order. Those of run r go to begin_of[r]:begin_of[r+1],
     which is empty where they are not needed."""
     last = np.empty(len(begin_of) - 1, np.int64)
     for at in range(len(run_of)):
@@ -105,19 +105,19 @@ def list_members(
             element, group, sign = element_of[event], codes[event], change[event]
         begin = first[group]
         if sign != 0 and place_of[element] >= 0:
-            position = place_of[element]
+            place = place_of[element]
             left, right = begin, begin + count[group]
             end = right
             while left < right:
                 middle = (left + right) // 2
-                if members[middle] < position:
+                if members[middle] < place:
                     left = middle + 1
                 else:
                     right = middle
             if sign > 0:
                 for at in range(end, left, -1):
                     members[at] = members[at - 1]
-                members[left] = position
+                members[left] = place
             else:
                 for at in range(left, end - 1):
                     members[at] = members[at + 1]

@@ -92,5 +92,5 @@ def _list_ranks(column: pl.Series) -> Index:
     content, sizes = elements(column)
     _, dense = np.unique(RankOrder(content).codes, return_inverse=True)
     ranks = np.where(content.is_null().to_numpy(), len(content), dense).astype(">i8")
-    texts = pl.Series(as_bytes(ranks, sizes), dtype=pl.Binary)
-    return _among(texts.unique().sort(), texts)
+    keys = pl.Series(as_bytes(ranks, sizes), dtype=pl.Binary)
+    return _among(keys.unique().sort(), keys)

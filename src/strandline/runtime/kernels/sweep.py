@@ -154,8 +154,8 @@ def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> 
     The intervals of owner i are those from `first[i]` to `first[i + 1]`, by start.
     """
     owners = len(since)
-    who = np.empty(owners + len(start), np.int64)
-    begin, stop = np.empty(len(who), np.int64), np.empty(len(who), np.int64)
+    owner_of = np.empty(owners + len(start), np.int64)
+    begin, stop = np.empty(len(owner_of), np.int64), np.empty(len(owner_of), np.int64)
     reach = np.empty(owners, np.int64)
     count = 0
     for owner in range(owners):
@@ -164,12 +164,12 @@ def gaps(first: Index, start: Times, end: Times, since: Times, limit: Times) -> 
             last = interval == first[owner + 1]
             until = limit[owner] if last else min(start[interval], limit[owner])
             if at < until:
-                who[count], begin[count], stop[count] = owner, at, until
+                owner_of[count], begin[count], stop[count] = owner, at, until
                 count += 1
             if not last:
                 at = max(at, end[interval])
         reach[owner] = at
-    return who[:count].copy(), begin[:count].copy(), stop[:count].copy(), reach
+    return owner_of[:count].copy(), begin[:count].copy(), stop[:count].copy(), reach
 
 
 @compiled("Tuple((i8[::1], i8[::1], i8[::1], i8[::1], i8[::1]))(b1[::1], i8[::1], i8[::1], i8[::1], i8[::1], i8)")

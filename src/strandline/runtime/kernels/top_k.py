@@ -9,36 +9,38 @@ from strandline.runtime.kernels.batch import Index, Mask, Times
 from strandline.runtime.kernels.compiled import compiled, inlined
 
 
-def among_first(group: Index, level: Index, turn: Times, stands: Mask, limit: int) -> Mask:
-    """Mask of elements that fewer than `limit` retained elements of their group, in turn no later, precede.
+def among_first(group: Index, level: Index, order_time: Times, is_retained: Mask, limit: int) -> Mask:
+    """Mask of elements that fewer than `limit` retained elements of their group, with an order time no later, precede.
 
-    `level` is an element's place in the order, the same for ties. Elements are given in order of their turns.
+    `level` is an element's place in the order, the same for ties. Elements are given by order time.
     """
     sizes = np.minimum(np.bincount(group), limit)
-    return _among_first(group, level, turn, stands, np.cumsum(sizes) - sizes, limit)
+    return _among_first(group, level, order_time, is_retained, np.cumsum(sizes) - sizes, limit)
 
 
 @compiled("b1[::1](i8[::1], i8[::1], i8[::1], b1[::1], i8[::1], i8)")
-def _among_first(group: Index, level: Index, turn: Times, stands: Mask, capacity: Index, limit: int) -> Mask:
-    """Each group has a max-heap of its `limit` smallest levels, which begins at its `capacity`."""
+def _among_first(
+    group: Index, level: Index, order_time: Times, is_retained: Mask, heap_start: Index, limit: int
+) -> Mask:
+    """Each group has a max-heap of its `limit` smallest levels, which begins at its `heap_start`."""
     count = len(group)
     heaps = np.empty(count, np.int64)
-    filled = np.zeros(len(capacity), np.int64)
+    filled = np.zeros(len(heap_start), np.int64)
     first = np.ones(count, np.bool_)
     begin = 0
     while begin < count:
         end = begin
-        while end < count and turn[end] == turn[begin]:
-            mine, value = group[end], level[end]
-            base, size = capacity[mine], filled[mine]
-            if stands[end] and size < limit:
+        while end < count and order_time[end] == order_time[begin]:
+            code, value = group[end], level[end]
+            base, size = heap_start[code], filled[code]
+            if is_retained[end] and size < limit:
                 at = size
                 while at > 0 and heaps[base + (at - 1) // 2] < value:
                     heaps[base + at] = heaps[base + (at - 1) // 2]
                     at = (at - 1) // 2
                 heaps[base + at] = value
-                filled[mine] += 1
-            elif stands[end] and value < heaps[base]:
+                filled[code] += 1
+            elif is_retained[end] and value < heaps[base]:
                 at = 0
                 while 2 * at + 1 < size:
                     child = 2 * at + 1
@@ -50,10 +52,10 @@ def _among_first(group: Index, level: Index, turn: Times, stands: Mask, capacity
                     at = child
                 heaps[base + at] = value
             end += 1
-        # All of one turn count for each other.
+        # All of one order time count for each other.
         for index in range(begin, end):
-            mine = group[index]
-            first[index] = filled[mine] < limit or level[index] <= heaps[capacity[mine]]
+            code = group[index]
+            first[index] = filled[code] < limit or level[index] <= heaps[heap_start[code]]
         begin = end
     return first
 
@@ -98,7 +100,7 @@ def running_top(
         largest = max(largest, places[group + 1] - places[group])
     tree = np.empty(largest + 1, np.int64)
     since, rank_of = np.empty(size, np.int64), np.zeros(size, np.int64)
-    inside, there = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+    inside, is_valid = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
     element_at = np.empty(size, np.int64)
     for index in range(size):
         element_at[place_of[index]] = index
@@ -122,7 +124,7 @@ def running_top(
                     tree[node] += change[event]
                     node += node & -node
                 total += change[event]
-                there[position] = change[event] > 0
+                is_valid[position] = change[event] > 0
                 lowest = min(lowest, head[position] - base)
                 if change[event] < 0 and inside[position]:
                     inside[position] = False
@@ -142,7 +144,7 @@ def running_top(
             # Arrivals of this run.
             for index in range(first, event):
                 position = place_of[element[index]]
-                if not with_ranks and there[position] and position - base <= bound and not inside[position]:
+                if not with_ranks and is_valid[position] and position - base <= bound and not inside[position]:
                     inside[position], since[position] = True, now
             # Elements that the bound crossed; with ranks, all behind the first change.
             low, high = min(before, bound), max(before, bound)

@@ -17,13 +17,13 @@ from strandline.runtime.kernels.exact_sums import BIAS, BITS, Ints, Limbs, carry
 _SPLITTER = 2.0**27 + 1.0
 
 
-def numbers(column: pl.Series) -> pl.Series:
+def squarable_values(column: pl.Series) -> pl.Series:
     """Values whose deviation is needed, as DOUBLEs; values without a finite square are left out, as is NULL."""
     values = column.cast(pl.Float64)
     return pl.select(pl.when(values.abs() < LARGEST_SQUARED).then(values)).to_series()
 
 
-def odd(column: pl.Series) -> Ints:
+def mask_unsquarable(column: pl.Series) -> Ints:
     """Mask of values without a finite square: NaN, the infinities and too large numbers."""
     values = column.cast(pl.Float64)
     mask: Ints = (~(values.abs() < LARGEST_SQUARED)).fill_null(False).to_numpy().astype(np.int64)
@@ -49,9 +49,9 @@ def variances(sums: Limbs, squared: Limbs, counts: Ints, sample: bool) -> npt.ND
     rows = len(counts)
     total, low = _digits(sums, rows)
     square, offset = _square(total), 2 * low - BIAS // BITS
-    spread, squared_low = _digits(squared, rows)
+    squared_digits, squared_low = _digits(squared, rows)
     # n·Σx²: the carried digits leave 31 bits for n.
-    scaled = [digit * counts for digit in spread]
+    scaled = [digit * counts for digit in squared_digits]
     first = min(offset, squared_low)
     last = max(offset + len(square), squared_low + len(scaled))
     zero = np.zeros(rows, np.int64)

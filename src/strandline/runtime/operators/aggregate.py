@@ -18,7 +18,7 @@ from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_l
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import lay_out, running_maxima, running_totals
-from strandline.runtime.kernels.variance import numbers, odd, squares, variances
+from strandline.runtime.kernels.variance import mask_unsquarable, squarable_values, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
@@ -184,10 +184,10 @@ class IncrementalAggregateOperator(Operator):
         for name in self.summed:
             track_limbs(f"{LIMB}{name}:", to_limbs(arrived[name]), to_limbs(ended[name]))
         for name in self.dispersed:
-            entering, leaving = numbers(arrived[name]), numbers(ended[name])
+            entering, leaving = squarable_values(arrived[name]), squarable_values(ended[name])
             track_limbs(f"{NUMBER}{name}:", to_limbs(entering), to_limbs(leaving))
             track_limbs(f"{SQUARE}{name}:", squares(entering), squares(leaving))
-            track(ODD + name, odd(arrived[name]), odd(ended[name]))
+            track(ODD + name, mask_unsquarable(arrived[name]), mask_unsquarable(ended[name]))
         return sums
 
     def _columns(
@@ -293,19 +293,19 @@ class _Fold:
     """States of a user-defined aggregate after the runs that emit results with values, if any do."""
 
     user: UserAggregate
-    wanted: Mask
+    nonempty: Mask
     states: States | None
 
     def values(self, exists: Mask) -> pl.Series:
         """The value in each interval; NULL where the group has no values."""
         values = [] if self.states is None else self.user.evaluated(self.states)
-        return spread(pl.Series(values, dtype=polars_type(self.user.returns)), self.wanted[exists])
+        return spread(pl.Series(values, dtype=polars_type(self.user.returns)), self.nonempty[exists])
 
     def columns(self, name: str, runs: Index) -> list[pl.Series]:
         """The states after some runs, to be carried on."""
         if self.states is None:
             return []
-        return stored(self.states, name, np.cumsum(self.wanted)[runs] - 1, self.wanted[runs])
+        return stored(self.states, name, np.cumsum(self.nonempty)[runs] - 1, self.nonempty[runs])
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,10 +381,10 @@ class _Events:
 
 
 def _dispersion(function: str, name: str, here: _Slice) -> pl.Series:
-    counts, odd_ones = (here.sums[total + name][here.exists] for total in (VALUES, ODD))
+    counts, unsquarable = (here.sums[total + name][here.exists] for total in (VALUES, ODD))
     sample = function.endswith("samp")
     values = variances(here.limbs(NUMBER, name), here.limbs(SQUARE, name), counts, sample)
-    values = np.where(odd_ones > 0, np.nan, values)
+    values = np.where(unsquarable > 0, np.nan, values)
     return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
 
 

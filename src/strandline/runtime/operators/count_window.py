@@ -14,7 +14,7 @@ from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
 
-INDEX = "@index"  # the how-manieth of its partition a row is, from 1
+INDEX = "@index"  # 1-based number of a row in its partition
 
 
 class CountWindowOperator(Operator):
@@ -55,9 +55,9 @@ class CountWindowOperator(Operator):
         start = np.maximum(start, before)
         end = np.where(over, end, self.watermark)
         visible = seen & (start < end)
-        pieces = Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
+        fragments = Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
         self.held.frame = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
-        return pieces
+        return fragments
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
         if not self.ties:
@@ -86,5 +86,5 @@ def _time_of(target: Index, index: Index, first: Index, count: Index, time: Time
     if target is index:  # without a slide a row is seen when it comes
         return time, np.ones(len(index), dtype=np.bool_)
     position = np.arange(len(index)) + target - index
-    there = position < first + count
-    return time[np.where(there, position, 0)], there
+    has_arrived = position < first + count
+    return time[np.where(has_arrived, position, 0)], has_arrived

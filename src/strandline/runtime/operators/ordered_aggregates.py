@@ -100,10 +100,10 @@ class GroupMembers:
     def _find(self, call: AggregateCall, lower: Index, upper: Index) -> tuple[Index, Index]:
         """The elements at two positions in their groups."""
         order, first, place_of = self._ordered(call)
-        positions = running_places(*self.member_events.arrays, first, place_of, lower, upper)
+        places = running_places(*self.member_events.arrays, first, place_of, lower, upper)
         if not len(order):
-            return positions
-        return order[positions[0]], order[positions[1]]
+            return places
+        return order[places[0]], order[places[1]]
 
     def _lists(self, call: AggregateCall, counts: Index, nonempty: Mask, values: pl.Series) -> Iterator[pl.Series]:
         """The values of the members after each nonempty run, as lists, a part of the runs at a time."""
@@ -112,7 +112,7 @@ class GroupMembers:
             yield in_lists(values[order[listed]], offsets_of(sizes))
 
     def _listed(self, call: AggregateCall, counts: Index, nonempty: Mask) -> Iterator[tuple[Index, Index]]:
-        """Positions of the members after each nonempty run, and their number; a part of the runs at a time."""
+        """Places of the members after each nonempty run, and their number; a part of the runs at a time."""
         _, first, place_of = self._ordered(call)
         sizes = np.where(nonempty, counts, 0)
         part_of = np.cumsum(sizes) // _MOST_LISTED

@@ -129,8 +129,8 @@ class UnmatchedTracker(Stateful):
         owner, start, end = self._covers(ids, woken, pairs)
         first = np.searchsorted(owner, np.arange(len(ids) + 1))
         limit = np.minimum(ends, until)
-        who, begin, stop, reach = gaps(first, start, end, times(elements, SINCE), limit)
-        unmatched_rows = gather(elements, who).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
+        owner_of, begin, stop, reach = gaps(first, start, end, times(elements, SINCE), limit)
+        unmatched_rows = gather(elements, owner_of).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
         goes_on = (ends > until) & (reach < ends)
         elements = elements.with_columns(pl.Series(SINCE, np.maximum(reach, until)))
         self.open.frame = elements.filter(pl.Series(goes_on & (reach <= until)))
@@ -151,9 +151,9 @@ class UnmatchedTracker(Stateful):
         order = np.lexsort((start, number))  # before the probe, which is faster in order
         number, start, end = number[order], start[order], end[order]
         owner = np.searchsorted(ids, number)
-        mine_too = owner < len(ids)
-        mine_too[mine_too] = ids[owner[mine_too]] == number[mine_too]
-        return owner[mine_too], start[mine_too], end[mine_too]
+        is_tracked = owner < len(ids)
+        is_tracked[is_tracked] = ids[owner[is_tracked]] == number[is_tracked]
+        return owner[is_tracked], start[is_tracked], end[is_tracked]
 
     def _store_pairs(self, ids: Index, pairs: pl.DataFrame, until: Instant) -> None:
         """Keep the pairs of elements that are asleep; the others are processed."""

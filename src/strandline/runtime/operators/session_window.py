@@ -46,6 +46,6 @@ class SessionWindowOperator(Operator):
         session = np.cumsum(begins) - 1
         last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
         end = (time[last] + self.gap_us)[session]
-        pieces = Batch(rows).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
+        fragments = Batch(rows).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
         self.held.frame = rows.filter(pl.Series(end > self.watermark))
-        return pieces.keep(pieces.start < pieces.end)
+        return fragments.keep(fragments.start < fragments.end)

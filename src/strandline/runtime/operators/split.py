@@ -13,7 +13,7 @@ from strandline.runtime.state.segments import SortedLog
 
 
 class SplitOperator(Operator):
-    """Split elements into intervals of at most `length_us`; with length 1 the output is a point stream.
+    """Split elements into intervals of at most `length_us`; with length 1 the output is a chronon stream.
 
     Law    snapshot(out, t) = snapshot(in, t)
     State  what is left of elements that reach beyond the slice
@@ -46,9 +46,9 @@ class SplitOperator(Operator):
         left_over = end[rows].view(np.uint64) - begin.view(np.uint64)
         until = np.where(left_over <= np.uint64(self.length_us), end[rows], begin + self.length_us)
         until = np.where(endless[rows], FOREVER, until)
-        pieces = Batch(gather(batch.frame, rows)).with_times(begin, until)
+        fragments = Batch(gather(batch.frame, rows)).with_times(begin, until)
         goes_on = (end > watermark.time) & (start + count * self.length_us < end)
         left = batch.keep(goes_on)
         moved = start[goes_on] + count[goes_on] * self.length_us
         self.rest.append(left.frame.with_columns(pl.Series(FROM, moved)))
-        return pieces
+        return fragments

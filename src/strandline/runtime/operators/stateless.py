@@ -12,7 +12,7 @@ from strandline.runtime.expressions.compile import evaluate_columns, filter_fram
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
 from strandline.runtime.kernels.intervals import window
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.shedding.sampler import kept_share
+from strandline.shedding.sampler import mean_sampling_rate
 
 
 class FilterOperator(Operator):
@@ -77,7 +77,9 @@ class AlignTimeOperator(Operator):
         self.granule_us = granule_us
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        start, end = (-(-times // self.granule_us) * self.granule_us for times in (inputs[0].start, inputs[0].end))
+        start, end = (
+            -(-instants // self.granule_us) * self.granule_us for instants in (inputs[0].start, inputs[0].end)
+        )
         end = np.where(inputs[0].end == FOREVER, FOREVER, end)
         return inputs[0].with_times(start, end).keep(start < end)
 
@@ -122,7 +124,7 @@ class UnionAllOperator(Operator):
 
 
 class SamplingRateOperator(Operator):
-    """A column with the product, over all streams, of the mean share in the window when an element begins."""
+    """A column with the product, over all streams, of the mean sampling rate in the window when an element begins."""
 
     def __init__(self, column: Column, query: str, windows: tuple[tuple[str, int | None], ...]) -> None:
         self.column, self.query, self.windows = column, query, windows
@@ -132,7 +134,7 @@ class SamplingRateOperator(Operator):
         sampling_rate = np.ones(len(batch))
         for stream, range_us in self.windows:
             if stream in watermark.rate_history:
-                sampling_rate *= kept_share(
+                sampling_rate *= mean_sampling_rate(
                     watermark.rate_history[stream], self.query, range_us, batch.start, watermark.origin
                 )
         return Batch(batch.frame.with_columns(pl.Series(self.column.id, sampling_rate)))

@@ -44,7 +44,7 @@ class _Elements:
     end: Times
 
     def take(self, rows: Index) -> _Elements:
-        taken = (item[rows] for item in (self.group, self.level, self.start, self.end))
+        taken = (array[rows] for array in (self.group, self.level, self.start, self.end))
         return _Elements(gather(self.frame, rows), *taken)
 
 
@@ -69,7 +69,7 @@ class TopKOperator(Operator):
         schema: Schema,
         rank_column: Column | None = None,
     ) -> None:
-        self.partition, self.order, self.place = partition, order, rank_column
+        self.partition, self.order, self.rank_column = partition, order, rank_column
         self.limit = NO_LIMIT if limit is None else limit
         self.shape = frame_schema(schema)
         self.named = list(frame_schema(schema if rank_column is None else (*schema, rank_column)))
@@ -86,7 +86,7 @@ class TopKOperator(Operator):
         start = np.concatenate([np.full(held.height, before), times(arrived, FROM)])
         elements = _Elements(frame, group, order_levels(frame, self.order), start, times(frame, UNTIL))
         self._keep(elements, held.height)
-        return self._pieces(elements)
+        return self._fragments(elements)
 
     def _keep(self, elements: _Elements, held: int) -> None:
         """Retain the elements that may still enter the top k."""
@@ -99,7 +99,7 @@ class TopKOperator(Operator):
             self.valid.segments, held = [], 0
         self.valid.append(elements.frame.slice(held).filter(pl.Series(useful[held:])))
 
-    def _pieces(self, elements: _Elements) -> Batch:
+    def _fragments(self, elements: _Elements) -> Batch:
         """Intervals in which elements are in the top k, up to the watermark."""
         stays = elements.end >= self.watermark
         by_start = np.arange(len(stays)) if is_sorted(elements.start) else np.argsort(elements.start, kind="stable")
@@ -109,14 +109,16 @@ class TopKOperator(Operator):
         # Without arrivals and departures, the members stay in the top k all the time.
         updates = np.zeros(int(group.max(initial=-1)) + 1, np.bool_)
         updates[group[(start > elements.start.min(initial=self.watermark)) | ~stays[rows]]] = True
-        still = ~updates[group] if self.place is None else np.zeros(len(rows), np.bool_)
-        moving = elements.take(rows[~still])
-        who, rank, begin, end = (np.ascontiguousarray(column) for column in self._swept(moving).T)
-        calm = still & (start < self.watermark)
-        kept = Batch(gather(elements.frame, rows[calm])).with_times(start[calm], np.full(calm.sum(), self.watermark))
-        swept = Batch(gather(moving.frame, who)).with_times(begin, end).frame
-        if self.place is not None:
-            return Batch(swept.with_columns(pl.Series(self.place.id, rank)).select(self.named))
+        is_unchanged = ~updates[group] if self.rank_column is None else np.zeros(len(rows), np.bool_)
+        changing = elements.take(rows[~is_unchanged])
+        element_of, rank, begin, end = (np.ascontiguousarray(column) for column in self._swept(changing).T)
+        unchanged = is_unchanged & (start < self.watermark)
+        kept = Batch(gather(elements.frame, rows[unchanged])).with_times(
+            start[unchanged], np.full(unchanged.sum(), self.watermark)
+        )
+        swept = Batch(gather(changing.frame, element_of)).with_times(begin, end).frame
+        if self.rank_column is not None:
+            return Batch(swept.with_columns(pl.Series(self.rank_column.id, rank)).select(self.named))
         return Batch(pl.concat([kept.frame, swept]))
 
     def _swept(self, elements: _Elements) -> npt.NDArray[np.int64]:
@@ -143,14 +145,14 @@ class TopKOperator(Operator):
             heads,
             places,
             self.limit,
-            self.place is not None,
+            self.rank_column is not None,
             self.watermark,
         )
 
-    def _among_first(self, elements: _Elements, rows: Index, turn: Times, stands: Mask) -> Mask:
+    def _among_first(self, elements: _Elements, rows: Index, order_time: Times, is_retained: Mask) -> Mask:
         if self.limit == NO_LIMIT:
             return np.ones(len(rows), np.bool_)
-        return among_first(elements.group[rows], elements.level[rows], turn, stands, self.limit)
+        return among_first(elements.group[rows], elements.level[rows], order_time, is_retained, self.limit)
 
 
 class TopKPrefilterOperator(Operator):
@@ -176,9 +178,9 @@ class TopKPrefilterOperator(Operator):
             _, group = np.unique(group * (int(leaving.max(initial=0)) + 1) + leaving, return_inverse=True)
         rows = np.arange(len(start)) if is_sorted(start) else np.argsort(start, kind="stable")
         level = order_levels(batch.frame, self.order)
-        stands = np.ones(len(rows), np.bool_)
+        is_retained = np.ones(len(rows), np.bool_)
         first = np.empty(len(rows), np.bool_)
-        first[rows] = among_first(group[rows], level[rows], start[rows], stands, self.limit)
+        first[rows] = among_first(group[rows], level[rows], start[rows], is_retained, self.limit)
         return batch.keep(first)
 
 

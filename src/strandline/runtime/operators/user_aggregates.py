@@ -31,10 +31,10 @@ class GroupUpdates:
 
 @dataclass(frozen=True, slots=True)
 class GroupEpochs:
-    """The runs of a group between two times that it is empty, one life after the other."""
+    """The runs of a group between two times that it is empty, one epoch after the other."""
 
     rank: Index  # of each run: group by group, in order of time
-    number: Index  # the life of each run
+    number: Index  # the epoch of each run
 
     @staticmethod
     def of(groups: Index, counts: Index) -> GroupEpochs:
@@ -72,11 +72,11 @@ def _up_to(
     if not len(updates.run):
         return None, np.full(len(runs), -1)
     order = np.argsort(epochs.rank[updates.run], kind="stable")
-    rank, life = epochs.rank[updates.run][order], epochs.number[updates.run][order]
-    begins = np.flatnonzero(np.concatenate([[True], life[1:] != life[:-1]]))
-    merged = running(pool.take(updates.place[order]), np.diff(np.append(begins, len(life))), user.merged)
+    rank, epoch = epochs.rank[updates.run][order], epochs.number[updates.run][order]
+    begins = np.flatnonzero(np.concatenate([[True], epoch[1:] != epoch[:-1]]))
+    merged = running(pool.take(updates.place[order]), np.diff(np.append(begins, len(epoch))), user.merged)
     last = np.searchsorted(rank, epochs.rank[runs], side="right") - 1
-    return merged, np.where((last >= 0) & (life[last] == epochs.number[runs]), last, -1)
+    return merged, np.where((last >= 0) & (epoch[last] == epochs.number[runs]), last, -1)
 
 
 def pooled(user: UserAggregate, carried: States | None, values: pl.Series) -> States | None:

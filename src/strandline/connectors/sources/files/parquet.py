@@ -14,7 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from strandline.connectors.sources.files.units import FileRange
+from strandline.connectors.sources.files.units import FileUnit
 
 # Exceptions of libraries for a damaged page, footer or value. A panic of Polars is no Exception.
 READ_ERRORS: Final = (
@@ -28,7 +28,7 @@ READ_ERRORS: Final = (
 )
 
 
-def read_row_groups(path: str, unit: FileRange, columns: Sequence[str]) -> pl.DataFrame:
+def read_row_groups(path: str, unit: FileUnit, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of a unit. Polars takes half the time of Arrow, but maps some types differently: a Date to a
     Datetime, say. Such columns are read by Arrow."""
     types = types_of(path)

@@ -34,7 +34,7 @@ from strandline.connectors.sources.files.content import (
 )
 from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum, read_footer
 from strandline.connectors.sources.files.records import split, too_long
-from strandline.connectors.sources.files.units import FileRange
+from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
@@ -83,9 +83,9 @@ class InputFile:
     is_rotated: bool = False  # it was renamed: its present content is all
     since: float = 0.0  # when it was first seen as it is, by the clock of this process
     is_queued: bool = False
-    units: Iterator[FileRange] | None = field(default=None, repr=False)
+    units: Iterator[FileUnit] | None = field(default=None, repr=False)
 
-    def take_over(self, unit: FileRange) -> None:
+    def take_over(self, unit: FileUnit) -> None:
         """Continue after a unit that is in the log."""
         self.inode, self.size, self.changed = unit.inode, unit.size, unit.changed
         self.offset, self.header, self.mark = unit.end, unit.header, unit.mark
@@ -99,9 +99,9 @@ class InputFile:
         """Plan the file again from its beginning."""
         self.offset, self.row, self.mark, self.units, self.is_done = 0, 1, None, None, False
 
-    def facts(self) -> FileRange:
+    def facts(self) -> FileUnit:
         """A unit with only the identity of the file."""
-        return FileRange(
+        return FileUnit(
             self.path,
             begin=self.offset,
             end=self.offset,
@@ -113,7 +113,7 @@ class InputFile:
             header=self.header,
         )
 
-    def problem(self, reason: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> FileRange:
+    def problem(self, reason: str, raw: bytes = b"", *, whole: bool = False, last: bool = True) -> FileUnit:
         """Unit that represents unreadable input."""
         return replace(self.facts(), problem=reason, raw=show_bytes(raw), whole=whole, last=last)
 
@@ -130,10 +130,10 @@ class IncompleteFile(ValueError):
     """A file that breaks off; it may still be written."""
 
 
-def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileRange]:
+def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, settled: bool) -> Iterator[FileUnit]:
     """Units of a file after its planned part; `path` is its present location. With `final` nothing will be appended to
-    it, so its last line is one also without a line break. One that breaks off is NotYet complete, unless it has
-    settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
+    it, so its last line is one also without a line break. One that breaks off raises IncompleteFile, unless it
+    has settled. Raises PLAN_ERRORS, before the first unit, where the file cannot be read."""
     kind = options.kind_of(file.path)
     if kind is None:
         yield file.problem("unknown format; add format => 'parquet', 'csv' or 'json'", whole=True)
@@ -164,7 +164,7 @@ _CHUNK_METADATA: Final = 3
 _COLUMN_PATH, _COLUMN_SIZE, _COLUMN_DATA, _COLUMN_DICTIONARY = 3, 7, 9, 11
 
 
-def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[FileRange]:
+def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[FileUnit]:
     with pq.ParquetFile(path) as parquet:
         names = Counter(parquet.schema_arrow.names)
         types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
@@ -234,7 +234,7 @@ def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
 
 def _plan_text(
     file: InputFile, path: str, form: FileFormat, kind: str, options: FileOptions, final: bool
-) -> Iterator[FileRange]:
+) -> Iterator[FileUnit]:
     """The units of a file that can be read from anywhere."""
     with open(path, "rb") as opened:
         raw = opened.read(SHOWN_LENGTH)
@@ -264,7 +264,7 @@ def _plan_text(
 
 def _plan_stream(
     file: InputFile, path: str, form: FileFormat, kind: str, options: FileOptions, settled: bool
-) -> Iterator[FileRange]:
+) -> Iterator[FileUnit]:
     """The units of a file that can only be read from its beginning: all of them, or one for the whole if it is damaged,
     since a checksum at its end speaks of all its content."""
     with open(path, "rb") as opened:
@@ -366,8 +366,8 @@ def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str
 
 
 def _scan(
-    stream: ByteStream, facts: FileRange, form: FileFormat, longest_line: int, final: bool, block: int
-) -> Iterator[FileRange]:
+    stream: ByteStream, facts: FileUnit, form: FileFormat, longest_line: int, final: bool, block: int
+) -> Iterator[FileUnit]:
     """Units of about a block each, from the beginning of `facts` on. Without `final` an incomplete last record is
     left."""
     offset, row, buffer = facts.begin, facts.row, b""

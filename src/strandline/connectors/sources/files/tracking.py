@@ -20,7 +20,7 @@ from typing import Final
 
 from strandline.connectors.sources.files.content import fingerprint
 from strandline.connectors.sources.files.planning import PLAN_ERRORS, FileOptions, IncompleteFile, InputFile, plan_file
-from strandline.connectors.sources.files.units import FileRange, ListedFile
+from strandline.connectors.sources.files.units import FileUnit, ListedFile
 from strandline.core.security.allow import Allow, FilePath, first_wildcard
 
 SETTLE_SECONDS = 2.0
@@ -116,7 +116,7 @@ class FileTracker:
         self._previous: dict[str, ListedFile] = {}
         self._queue: deque[InputFile] = deque()
         self._waiting: list[InputFile] = []
-        self._notices: list[FileRange] = []  # entries about files that changed
+        self._notices: list[FileUnit] = []  # entries about files that changed
         self._ending = not self.options.follow
         self._next_look = 0.0
 
@@ -127,7 +127,7 @@ class FileTracker:
 
     # After a restart.
 
-    def restore(self, units: Iterable[FileRange], listing: Iterable[ListedFile] | None) -> None:
+    def restore(self, units: Iterable[FileUnit], listing: Iterable[ListedFile] | None) -> None:
         """Restore the tracked files from the units of a log."""
         for unit in units:
             self._file_of(unit).take_over(unit)
@@ -139,7 +139,7 @@ class FileTracker:
             if planned:
                 self._previous[file.path] = ListedFile(file.path, file.inode, file.size, file.changed)
 
-    def _file_of(self, unit: FileRange) -> InputFile:
+    def _file_of(self, unit: FileUnit) -> InputFile:
         tracked = self._files.get(unit.path)
         if tracked is not None and tracked.inode == unit.inode:
             return tracked
@@ -178,7 +178,7 @@ class FileTracker:
 
     # With follow: polling.
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Find changes since the last poll, unless that was just now."""
         now = time.monotonic()
         if now < self._next_look or self.is_complete:
@@ -318,7 +318,7 @@ class FileTracker:
             file.is_done = False
             self._enqueue(file)
 
-    def _cut_off(self, file: InputFile) -> FileRange:
+    def _cut_off(self, file: InputFile) -> FileUnit:
         """A file that is shorter than its read part starts again."""
         read = file.offset
         file.start_over()
@@ -328,7 +328,7 @@ class FileTracker:
         )
         return file.problem(problem, last=False)
 
-    def _changed_before(self, file: InputFile) -> FileRange:
+    def _changed_before(self, file: InputFile) -> FileUnit:
         """A file with other content before the read position continues at its present end."""
         read, file.units = file.offset, None
         file.offset, file.is_done = file.size, False
@@ -348,7 +348,7 @@ class FileTracker:
 
     # Planning.
 
-    def plan(self, rows: int) -> list[FileRange]:
+    def plan(self, rows: int) -> list[FileUnit]:
         """The next units, of about this many rows; nothing is read beyond that."""
         units, self._notices = self._notices, []
         planned = 0
@@ -368,7 +368,7 @@ class FileTracker:
         self.is_complete = self._ending and not self._queue and not self._waiting
         return units
 
-    def _next_unit(self, file: InputFile) -> FileRange | None:
+    def _next_unit(self, file: InputFile) -> FileUnit | None:
         """The next unit of a file, or one that represents an unreadable file; None if nothing is left for now."""
         settled = self._ending or time.monotonic() - file.since >= SETTLE_SECONDS
         try:
@@ -387,7 +387,7 @@ class FileTracker:
         except PLAN_ERRORS as error:
             return self._unreadable(file, error, settled and not isinstance(error, IncompleteFile))
 
-    def _unreadable(self, file: InputFile, error: BaseException, settled: bool) -> FileRange | None:
+    def _unreadable(self, file: InputFile, error: BaseException, settled: bool) -> FileUnit | None:
         """A file that may still be written waits; one that does not change is rejected."""
         if not settled:
             self._waiting.append(file)

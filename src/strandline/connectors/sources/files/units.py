@@ -21,7 +21,7 @@ LISTING: Final = "listing"
 
 
 @dataclass(frozen=True, slots=True)
-class FileRange:
+class FileUnit:
     """Part of a file: row groups or bytes of content `begin` to `end`; `row` is the number of its first row, from 1.
 
     One with a `problem` represents unreadable input: a single rejected entry with `raw` as its content, without another
@@ -54,8 +54,8 @@ class FileRange:
         return {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
 
     @staticmethod
-    def from_json(data: Mapping[str, Any]) -> FileRange:
-        return FileRange(**{**data, "header": tuple(data.get("header", ()))})
+    def from_json(data: Mapping[str, Any]) -> FileUnit:
+        return FileUnit(**{**data, "header": tuple(data.get("header", ()))})
 
     @property
     def is_divisible(self) -> bool:
@@ -73,12 +73,12 @@ class ListedFile:
     changed: int
 
 
-class FileRangeLog:
+class FileUnitLog:
     """Entries of one stream: on disk, or in memory where there is no checkpoint. Maps positions to units."""
 
     def __init__(self, path: Path | None) -> None:
         self._log = ChainedLog(path) if path is not None else None
-        self.units: list[FileRange | None] = []  # by position; None is an entry that is no unit
+        self.units: list[FileUnit | None] = []  # by position; None is an entry that is no unit
         self.listing: list[ListedFile] | None = None
 
     def __len__(self) -> int:
@@ -123,17 +123,17 @@ class FileRangeLog:
         for entry in entries:
             try:
                 if LISTING in entry:
-                    self.listing = [ListedFile(*item) for item in entry[LISTING]]
+                    self.listing = [ListedFile(*file) for file in entry[LISTING]]
                     self.units.append(None)
                 else:
-                    self.units.append(FileRange.from_json(entry))
+                    self.units.append(FileUnit.from_json(entry))
             except (TypeError, ValueError, AttributeError):
                 raise self._damaged() from None
 
     def append_listing(self, files: Sequence[ListedFile]) -> None:
         self._append([{LISTING: [[file.path, file.inode, file.size, file.changed] for file in files]}])
 
-    def append(self, units: Sequence[FileRange]) -> None:
+    def append(self, units: Sequence[FileUnit]) -> None:
         self._append([unit.to_json() for unit in units])
 
     def _append(self, entries: list[dict[str, Any]]) -> None:
@@ -141,7 +141,7 @@ class FileRangeLog:
             self._log.append(entries)
         self._take(entries)
 
-    def between(self, start: int, end: int) -> list[FileRange]:
+    def between(self, start: int, end: int) -> list[FileUnit]:
         self._load_up_to(end)
         return [unit for unit in self.units[start:end] if unit is not None]
 
@@ -171,13 +171,13 @@ class FileRangeLog:
 
 
 # Tasks of one process share a log; each reads only what was appended since.
-_logs: dict[str, FileRangeLog] = {}
+_logs: dict[str, FileUnitLog] = {}
 _LOCK: Final = threading.Lock()
 
 
-def shared_log(path: Path) -> FileRangeLog:
+def shared_log(path: Path) -> FileUnitLog:
     """The log of a file, as far as this process has read it, with the new entries."""
     with _LOCK:
-        log = _logs.setdefault(os.path.abspath(path), FileRangeLog(path))
+        log = _logs.setdefault(os.path.abspath(path), FileUnitLog(path))
         log.load()
         return log

@@ -2,8 +2,8 @@
 
 Spark runs this module with `pyspark.worker` as its argument (`spark.python.daemon.module`) and requests workers from
 it. PySpark's own daemon forks first and imports after, so every worker pays for its imports, and its collector walks
-through all of them after every task. That one still serves the few workers that plan a Python data source: Spark does
-not let us choose there.
+through all of them after every task. The processes that plan a Python data source are no workers: Spark starts them
+itself, in local mode through `zygote.py`.
 
 Law for what may happen before the fork: import, never compute. A thread pool that exists in the parent exists in name
 only in a child, and the child waits for it without end. Polars makes its pool at the first computation; OpenMP and

@@ -42,7 +42,7 @@ _GATEWAY_SECONDS: Final = 120.0  # until the JVM responds; a loaded machine with
 # For Spark to stop, and for its JVM to end after that; then it is killed, which does no harm: queries have ended by
 # then, and on this machine all that Spark leaves behind is in the scratch directory. Elsewhere executors are let go.
 _STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
-_OBITUARY_SECONDS: Final = 2.0  # between the end of a connection and that of its process
+_EXIT_NOTICE_SECONDS: Final = 2.0  # between the end of a connection and that of its process
 _OUT_OF_MEMORY: Final = (3, 52)  # exit codes: of -XX:+ExitOnOutOfMemoryError, and of Spark's own handler
 _ARCHIVE_SECONDS: Final = 300.0
 
@@ -103,7 +103,7 @@ class Jvm:
                 _log_in(self._gateway)
             with _keeping_interrupts():
                 context = SparkContext(gateway=self._gateway)
-            _keep_off_the_screen(context)
+            _silence_py4j(context)
             return SparkSession(context)
 
     def _wait_for_gateway(self) -> tuple[int, str]:
@@ -125,7 +125,7 @@ class Jvm:
         """
         if after_error:
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_OBITUARY_SECONDS)
+                self._process.wait(_EXIT_NOTICE_SECONDS)
         code = self._process.poll()
         return None if code is None else spark_lost(code, self.scratch)
 
@@ -136,7 +136,7 @@ class Jvm:
         """
         if spark is not None and self._gateway is not None and self._process.poll() is None and not hung:
             # A JVM that dies under our hands has stopped as well.
-            hung = not finishes_within(self._patience(_STOP_SECONDS), spark.stop)
+            hung = not finishes_within(self._timeout(_STOP_SECONDS), spark.stop)
         if hung:
             self._process.kill()
         if spark is not None:
@@ -149,7 +149,7 @@ class Jvm:
                 with contextlib.suppress(OSError):
                     process.stdin.close()
         try:
-            self._process.wait(self._patience(_EXIT_SECONDS))
+            self._process.wait(self._timeout(_EXIT_SECONDS))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -157,7 +157,7 @@ class Jvm:
             self._zygote.wait()
         self.scratch.remove()
 
-    def _patience(self, seconds: float) -> float:
+    def _timeout(self, seconds: float) -> float:
         if self._archiving:
             return _ARCHIVE_SECONDS
         return seconds if is_local(self._master) else _CLUSTER_SECONDS
@@ -264,7 +264,7 @@ def _log_in(gateway: ClientServer) -> None:
     hadoop.setLoginUser(hadoop.createRemoteUser(f"uid-{os.getuid()}"))
 
 
-def _keep_off_the_screen(context: SparkContext) -> None:
+def _silence_py4j(context: SparkContext) -> None:
     """Send what py4j and PySpark print at the end of their JVM to our own log: it is reported as `spark-lost`."""
     import py4j.java_gateway
 

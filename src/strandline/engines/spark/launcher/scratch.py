@@ -54,7 +54,7 @@ def _telling(text: str) -> str | None:
     lines = [line.strip() for line in text.splitlines() if line.strip() and not re.match(r"\s+at |\s*\.\.\. ", line)]
     for index, line in enumerate(lines):
         if re.search(r"Exception|Error", line):
-            return "\n".join(_JAVA_NAMES.sub("", item) or item for item in lines[index : index + 2])
+            return "\n".join(_JAVA_NAMES.sub("", line) or line for line in lines[index : index + 2])
     return lines[-1] if lines else None
 
 
