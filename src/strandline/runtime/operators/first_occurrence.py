@@ -58,8 +58,8 @@ class FirstOccurrenceOperator(Operator):
         order = np.argsort(hashes)
         rows, payload, hashes = rows[order], gather(payload, order), hashes[order]
         fresh = np.ones(len(rows), dtype=np.bool_)
-        for _, stored_before, _ in seen.find(payload, hashes):
-            fresh[stored_before] = False
+        for _, new_rows, _ in seen.find(payload, hashes):
+            fresh[new_rows] = False
         ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         seen.append(ever, hashes[fresh], watermark.time)
         return rows[fresh]
