@@ -112,7 +112,9 @@ def bound_question(asked: Question) -> QueryUnderTest:
                 place = place.with_query(name.name, query)
             case ast.CreateStream() | ast.Drop() | ast.CreateSink() | ast.DropSink():
                 raise AssertionError(f"no question has {statement}")
-            case ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.Allowing():
+            case (
+                ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.QueryWithShedding()
+            ):
                 raise AssertionError(f"no question has {statement}")
             case _:
                 return QueryUnderTest("query", statement, place.plan(statement), place)

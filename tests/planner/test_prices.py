@@ -20,7 +20,7 @@ from strandline.apps.bench.generated_streams import GeneratedStream, bound, stat
 from strandline.apps.bench.orders import QUESTIONS, report_orders
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
-from strandline.logical.catalog import SourceCall
+from strandline.logical.catalog import ConnectorCall
 from strandline.planner.estimate import estimate
 from strandline.planner.joins.rates import JoinCosts, JoinInput, JoinLoad, JoinQuery
 from strandline.planner.joins.search import best_plan, last_joins, trees
@@ -86,7 +86,7 @@ def inputs_of(streams: Sequence[GeneratedStream], shards: int = 1, prices: Price
 
 
 def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> None:
-    pushed = SourceCall("events", (str(tmp_path / "events"),))
+    pushed = ConnectorCall("events", (str(tmp_path / "events"),))
     inputs = inputs_of(STREAMS)
     inputs = replace(inputs, streams=[replace(stream, source=pushed) for stream in inputs.streams])
     [planned] = (pipeline := plan({"q": bound(THREE, STREAMS)}, inputs)).queries

@@ -71,7 +71,7 @@ class AggregateFunction:
     aliases: tuple[str, ...] = ()
 
 
-def looks_at_members(call: AggregateCall) -> bool:
+def needs_members(call: AggregateCall) -> bool:
     """Whether it has to look at all values of a group, where others get by with totals."""
     return AGGREGATES[call.function].needs_members if call.user is None else call.user.inverse is None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
@@ -92,7 +92,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
     """True if an operator cannot distinguish two inputs with the same snapshots."""
     if not isinstance(above, TimeWindow | CountWindow | SessionWindow):
         return True
-    if is_point_stream(before) != is_point_stream(after) or granule(before) != granule(after):
+    if is_chronon_stream(before) != is_chronon_stream(after) or granule(before) != granule(after):
         return False
     return not isinstance(above, CountWindow) or keeps_arrival_order(before) == keeps_arrival_order(after)
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
-from strandline.functions.aggregates import DISPERSIONS, looks_at_members
+from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
@@ -167,7 +167,7 @@ def aggregate_state(
     alive = groups * -math.expm1(-per_group) if node.keys else 1.0
     calls = [call for _, call in node.aggregates]
     sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
-    members = [call for call in calls if looks_at_members(call)]
+    members = [call for call in calls if needs_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
     candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
@@ -188,7 +188,7 @@ def aggregate_state(
 
 def _totals(call: AggregateCall) -> float:
     """Number of running totals of an aggregate, apart from the number of rows."""
-    if call.argument is None or looks_at_members(call) or call.function in ("min", "max"):
+    if call.argument is None or needs_members(call) or call.function in ("min", "max"):
         return 0.0
     sums = _SUMS.get(call.argument.type.name, 1.0)
     if call.function in DISPERSIONS:

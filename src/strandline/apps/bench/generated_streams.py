@@ -16,7 +16,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.temporal import SECOND, instant
 from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP, Type
-from strandline.logical.catalog import BaseStream, Catalog, SourceCall, StreamStatistics
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall, StreamStatistics
 from strandline.logical.plan import Plan
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Pipeline, ports
@@ -50,7 +50,7 @@ class GeneratedStream:
     @property
     def stream(self) -> BaseStream:
         return BaseStream(
-            self.name, self.columns, SourceCall("made"), "t", statistics=StreamStatistics(self.rate, self.keys)
+            self.name, self.columns, ConnectorCall("made"), "t", statistics=StreamStatistics(self.rate, self.keys)
         )
 
     def rows(self, number: int, seconds: float) -> pl.DataFrame:

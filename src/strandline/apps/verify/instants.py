@@ -8,7 +8,7 @@ import numpy as np
 
 from strandline.apps.verify.dataset import Dataset, NameScope, QueryUnderTest, Times
 from strandline.core.temporal import FOREVER
-from strandline.logical.properties.temporal import granule, is_point_stream
+from strandline.logical.properties.temporal import granule, is_chronon_stream
 from strandline.sql import ast
 
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
@@ -56,7 +56,7 @@ def occasions(query: ast.Query, scope: NameScope, world: Dataset, window: ast.Wi
         return instants
     plan = scope.plan(query)
     length = granule(plan)
-    if is_point_stream(plan) or length is None:
+    if is_chronon_stream(plan) or length is None:
         return instants
     # A long-lived element occurs in every granule, up to the last instant compared.
     last = world.latest if world.latest < FOREVER else int(instants.max()) + length

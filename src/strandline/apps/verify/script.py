@@ -103,7 +103,7 @@ def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | 
                 scope = scope.with_query(name.name, query)
             case ast.CreateView(name, columns, query):
                 scope = scope.with_query(name.name, query, columns)
-            case ast.CreateSink(_, _, query) | ast.Allowing(query):  # results are judged here, and whole
+            case ast.CreateSink(_, _, query) | ast.QueryWithShedding(query):  # results are judged here, and whole
                 queries[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):
                 queries[id(statement)] = query, scope

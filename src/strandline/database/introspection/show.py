@@ -20,9 +20,9 @@ from strandline.logical.catalog import (
     Argument,
     BaseStream,
     Catalog,
-    Dependent,
+    ConnectorCall,
+    DependentQuery,
     DerivedStream,
-    SourceCall,
     Stream,
 )
 from strandline.logical.schema import schema
@@ -48,7 +48,7 @@ def show_views(catalog: Catalog) -> TextTable:
     return TextTable.text(("name", "columns", "definition"), rows)
 
 
-def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) -> TextTable:
+def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = ()) -> TextTable:
     """Every query that was started here, and those of a script that are going to be."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
@@ -129,7 +129,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def show_source(source: SourceCall) -> str:
+def show_source(source: ConnectorCall) -> str:
     """A source as it is written, without its secrets."""
     options = (_option(name, value) for name, value in source.options.items())
     return f"{source.function}({', '.join([*map(_literal, source.arguments), *options])})"

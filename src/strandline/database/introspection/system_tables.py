@@ -22,7 +22,7 @@ from strandline.database.introspection.show import show_source
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
 from strandline.database.run_in_memory import run_in_memory
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
+from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
 from strandline.runtime.expressions.compile import evaluate_columns
@@ -64,7 +64,7 @@ class SystemTables(Catalog):
         self.others = others
         self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
-            self._streams[name] = BaseStream(name, table.columns, SourceCall("system"), None)
+            self._streams[name] = BaseStream(name, table.columns, ConnectorCall("system"), None)
 
     def get(self, name: str, span: Span | None = None) -> Stream:
         if name in self:
@@ -123,7 +123,7 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
 
 def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
-    streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
+    streams = [BaseStream(name, table.columns, ConnectorCall("system"), FROM) for name, table in TABLES.items()]
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
     elements = run_in_memory(plan, streams, rows, begin=NOW)
     return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))

@@ -13,7 +13,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.tree import sources, walk
 
 
-def is_point_stream(plan: Plan) -> bool:
+def is_chronon_stream(plan: Plan) -> bool:
     """True if no element of the plan is valid for longer than one instant."""
     match plan:
         case logical.Scan():
@@ -23,21 +23,21 @@ def is_point_stream(plan: Plan) -> bool:
         case logical.TimeWindow() | logical.CountWindow() | logical.SessionWindow() | logical.Granularity():
             return False
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
-            return is_point_stream(plan.source)
+            return is_chronon_stream(plan.source)
         case logical.Join(_, left, right):  # valid while both are
-            return is_point_stream(left) or is_point_stream(right)
+            return is_chronon_stream(left) or is_chronon_stream(right)
         case logical.OuterJoin(full, _, left, right):
-            return is_point_stream(left) and (not full or is_point_stream(right))
+            return is_chronon_stream(left) and (not full or is_chronon_stream(right))
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
-            return is_point_stream(plan.left)
+            return is_chronon_stream(plan.left)
         case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
-            return bool(keys) and is_point_stream(source)
+            return bool(keys) and is_chronon_stream(source)
         case logical.Union(_, inputs):
-            return all(map(is_point_stream, inputs))
+            return all(map(is_chronon_stream, inputs))
         case logical.SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
-                return is_point_stream(left) or is_point_stream(right)
-            return is_point_stream(left) and (kind != "union max" or is_point_stream(right))
+                return is_chronon_stream(left) or is_chronon_stream(right)
+            return is_chronon_stream(left) and (kind != "union max" or is_chronon_stream(right))
 
 
 def lasts(plan: Plan) -> bool:

@@ -20,7 +20,7 @@ from strandline.logical import plan as logical
 from strandline.logical.catalog import WEIGHT
 from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, streams_read, substitute_columns
 
@@ -198,7 +198,7 @@ class _Interpreter:
 
     def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
         """The instants before another at which a plan that takes a window has elements, in order."""
-        if is_point_stream(plan):
+        if is_chronon_stream(plan):
             return sorted(t for t in _changes(plan, self.streams, self.origin) if t < before)
         length = granule(plan)
         assert length is not None, "a window is over a chronon stream or a granular one"
@@ -270,7 +270,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         case logical.TimeWindow(range_us, slide_us, source):
             instants = below(source)
             length = granule(source)
-            if not is_point_stream(source) and length is not None and instants:
+            if not is_chronon_stream(source) and length is not None and instants:
                 last = max(instants) + length  # a long-lived element occurs in every granule
                 instants = set(range(min(instants) // length * length, last, length))
             edges = set(instants)

@@ -23,7 +23,7 @@ from strandline.logical.expressions import (
     reads_only,
 )
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order, lasts
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order, lasts
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
@@ -101,7 +101,7 @@ def _build(plan: Plan) -> LoweredPlan:
             return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
             built = _build(source)
-            if not is_point_stream(source):
+            if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _spread(built)

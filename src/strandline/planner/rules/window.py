@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from strandline.logical.expressions import ColumnRef
 from strandline.logical.plan import CountWindow, Filter, Granularity, Map, Plan, SessionWindow, TimeWindow, Union
-from strandline.logical.properties.temporal import granule, is_of_the_instant, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, is_of_the_instant, keeps_arrival_order
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules.expressions import takes_whole_groups
 from strandline.planner.rules.filter import push_by_groups
@@ -23,9 +23,9 @@ from strandline.planner.rules.filter import push_by_groups
 def drop_default_window(plan: Plan) -> Plan | None:
     """ω1(S) = S, rule (10.7), for a point stream; and ωg(S) = S for one of granularity g."""
     match plan:
-        case TimeWindow(1, 1, source) if is_point_stream(source):
+        case TimeWindow(1, 1, source) if is_chronon_stream(source):
             return source
-        case TimeWindow(int(range_us), 1, source) if not is_point_stream(source) and granule(source) == range_us:
+        case TimeWindow(int(range_us), 1, source) if not is_chronon_stream(source) and granule(source) == range_us:
             return source
     return None
 
@@ -133,8 +133,8 @@ def _under_window(plan: Plan) -> TimeWindow | None:
 
 def _one_clock(inputs: Sequence[Plan]) -> bool:
     """True if the inputs of a window have elements at their own instants, or all at the same granularity."""
-    return all(map(is_point_stream, inputs)) or (
-        not any(map(is_point_stream, inputs)) and len({granule(source) for source in inputs}) == 1
+    return all(map(is_chronon_stream, inputs)) or (
+        not any(map(is_chronon_stream, inputs)) and len({granule(source) for source in inputs}) == 1
     )
 
 

@@ -92,11 +92,11 @@ def _parse_statement(tokens: TokenStream) -> ast.Statement:
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
 
-def _parse_running_query(tokens: TokenStream) -> ast.Query | ast.Allowing:
+def _parse_running_query(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding:
     """A query that is a statement of its own, and what it allows."""
     query = parse_query(tokens)
     shedding = _parse_shedding(tokens)
-    return query if shedding is None else ast.Allowing(query, shedding, span=query.span.to(shedding.span))
+    return query if shedding is None else ast.QueryWithShedding(query, shedding, span=query.span.to(shedding.span))
 
 
 def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
