@@ -27,7 +27,7 @@ from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan, plan_query
-from strandline.planner.prices import PLACE, Prices, built_in, load_prices
+from strandline.planner.prices import COSTS_VARIABLE, Prices, built_in, load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
@@ -57,7 +57,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
     assert len(told) == len(few) + 1
     assert "rows/s" in show(found)
     place = write(found, tmp_path / "deep" / "costs.json")
-    monkeypatch.setenv(PLACE, str(place))
+    monkeypatch.setenv(COSTS_VARIABLE, str(place))
     assert load_prices().seconds == found.seconds
     assert load_prices().origin == str(place)
     assert Prices.from_json(built_in().to_json()).seconds == built_in().seconds
@@ -65,7 +65,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "costs.json"
-    monkeypatch.setenv(PLACE, str(place))
+    monkeypatch.setenv(COSTS_VARIABLE, str(place))
     with pytest.raises(StrandlineError, match="does not exist") as missing:
         load_prices()
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
@@ -76,7 +76,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_without_a_calibration_the_built_in_constants_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PLACE, raising=False)
+    monkeypatch.delenv(COSTS_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert load_prices() is built_in()
 

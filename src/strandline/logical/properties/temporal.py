@@ -1,6 +1,6 @@
 """Temporal properties of a plan, derived without running it.
 
-A window needs a point stream, whose elements are valid for a single instant each, or one with a granularity.
+A window needs a chronon stream, whose elements are valid for a single instant each, or one with a granularity.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ def is_chronon_stream(plan: Plan) -> bool:
             return is_chronon_stream(left) and (kind != "union max" or is_chronon_stream(right))
 
 
-def lasts(plan: Plan) -> bool:
+def never_expires(plan: Plan) -> bool:
     """True if no element of the plan ever ends, however it is computed: not even to continue in another interval."""
     match plan:
         case logical.TimeWindow(range_us):
             return range_us is None
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity():
-            return lasts(plan.source)
+            return never_expires(plan.source)
         case logical.Join(_, left, right):
-            return lasts(left) and lasts(right)
+            return never_expires(left) and never_expires(right)
         case logical.Union(_, inputs):
-            return all(map(lasts, inputs))
+            return all(map(never_expires, inputs))
         case logical.Scan() | logical.CountWindow() | logical.SessionWindow() | logical.Changes():
             return False
         case logical.TopRows() | logical.Rank() | logical.Aggregate():
@@ -84,7 +84,7 @@ def keeps_arrival_order(plan: Plan) -> bool:
     return all(isinstance(node, logical.Scan | logical.Filter | logical.Map) for node in walk(plan))
 
 
-def is_of_the_instant(plan: Plan) -> bool:
+def is_per_instant(plan: Plan) -> bool:
     """True if the snapshot of a node is computed from those of its inputs at the same instant and from nothing else. A
     filter is left out: it moves by rules of its own."""
     match plan:

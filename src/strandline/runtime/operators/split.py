@@ -13,7 +13,7 @@ from strandline.runtime.state.segments import SortedLog
 
 
 class SplitOperator(Operator):
-    """Split elements into intervals of at most `length_us`; with length 1 the output is a point stream.
+    """Split elements into intervals of at most `length_us`; with length 1 the output is a chronon stream.
 
     Law    snapshot(out, t) = snapshot(in, t)
     State  what is left of elements that reach beyond the slice
