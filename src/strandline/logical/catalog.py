@@ -53,7 +53,7 @@ class Feeding(Protocol):
         """Raise the error of a failed feeder."""
 
     def acknowledge(self, position: int) -> None:
-        """Hear how far the rows were read."""
+        """Acknowledge the rows before `position`."""
 
     def stop(self) -> None: ...
 
@@ -255,13 +255,13 @@ class Catalog:
 
     def dependants(self, stream: Stream, running: Sequence[DependentQuery] = ()) -> list[list[Dependant]]:
         """Dependants of a stream: direct ones first, then those of these, and so on."""
-        left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
+        remaining: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}
-        while level := [item for item in left if names & _folded(item.reads)]:
+        while level := [dependant for dependant in remaining if names & _folded(dependant.reads)]:
             levels.append(level)
-            left = [item for item in left if item not in level]
-            names = {item.name.lower() for item in level if isinstance(item, DerivedStream)}
+            remaining = [dependant for dependant in remaining if dependant not in level]
+            names = {dependant.name.lower() for dependant in level if isinstance(dependant, DerivedStream)}
         return levels
 
     def _refuse_dependants(
@@ -270,8 +270,8 @@ class Catalog:
         direct, *further = self.dependants(stream, running) or [[]]
         if not direct:
             return
-        through = [item for level in further for item in level]
-        runs = any(isinstance(item, DependentQuery) for item in (*direct, *through))
+        through = [dependant for level in further for dependant in level]
+        runs = any(isinstance(dependant, DependentQuery) for dependant in (*direct, *through))
         raise CatalogError(
             f'cannot drop {stream.word} "{stream.name}": it is read by {_listed(direct)}',
             code="stream-in-use",

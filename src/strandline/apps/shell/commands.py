@@ -14,7 +14,7 @@ from rich.text import Text
 
 from strandline.apps.shell.graph import draw
 from strandline.apps.shell.inputs import functions
-from strandline.apps.shell.session import MOST_PRINTED, Session, SessionQuery
+from strandline.apps.shell.session import MAX_PRINTED_ROWS, Session, SessionQuery
 from strandline.apps.shell.views import FORMS, Form
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.table import TextTable
@@ -288,7 +288,7 @@ def _instant(arguments: Rest, first: int, span: Span) -> Instant:
 @verb(".last", "[q]", "print the latest result in full", "query")
 def last(session: Session, arguments: Rest) -> None:
     entry = _entry(session, arguments)
-    session.print_now(entry, entry.form, MOST_PRINTED)
+    session.print_now(entry, entry.form, MAX_PRINTED_ROWS)
 
 
 @verb(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")

@@ -10,7 +10,7 @@ from strandline.core.errors import ParseError
 from strandline.core.temporal import UNITS
 from strandline.sql.binder.scaled_aggregates import SCALED
 from strandline.sql.lexer import RESERVED, Kind, Token, tokenize, words
-from strandline.sql.parser.statements import LISTS, STATEMENTS
+from strandline.sql.parser.statements import SHOW_KINDS, STATEMENTS
 from strandline.sql.parser.types import TYPE_NAMES
 
 # Words of the grammar in docs/language.md other than reserved words, statements, types and units; a test compares.
@@ -22,7 +22,7 @@ _FURTHER: Final = words(
         OFF ANALYZE WHY SECRET BAD INPUT SKIP STOP"""
 )
 KEYWORDS: Final = frozenset(
-    {*RESERVED, *STATEMENTS, *LISTS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
+    {*RESERVED, *STATEMENTS, *SHOW_KINDS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
 )
 # Words that end a session or ask for help in shells of all kinds.
 LEAVING = ("exit", "quit", "bye", "\\q", ":q")

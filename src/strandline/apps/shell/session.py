@@ -30,7 +30,7 @@ from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 _QUERIES: Final = get_args(ast.Query)
-MOST_PRINTED: Final = 1_000  # rows that are printed at a time
+MAX_PRINTED_ROWS: Final = 1_000  # rows that are printed at a time
 
 
 @dataclass(slots=True)
@@ -214,7 +214,7 @@ class Session:
 
     def print_at(self, entry: SessionQuery, at: Instant) -> None:
         """The result at a past instant."""
-        self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
+        self.show(show_table(entry.query, _payload(entry.query, at), at, MAX_PRINTED_ROWS))
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
@@ -276,10 +276,10 @@ def await_and_print(session: Session, begin: Callable[[], SessionQuery], form: F
     query.await_end()
     entry.announced = True
     if form == "changes":
-        session.print_now(entry, form, MOST_PRINTED)
+        session.print_now(entry, form, MAX_PRINTED_ROWS)
         return
     assert entry.feed is not None
     entry.form = "rows"
     entry.feed.look()
-    session.show(show(entry.feed, "rows", MOST_PRINTED))
+    session.show(show(entry.feed, "rows", MAX_PRINTED_ROWS))
     session.tell_time(time.monotonic() - entry.asked)

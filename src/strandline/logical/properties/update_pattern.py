@@ -99,7 +99,7 @@ def ends_in_order(plan: Plan) -> bool:
             return ends_in_order(plan.source)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
             return False
-        case Scan() | Changes() | TopRows() | Rank() | Apply():  # rows that bring their intervals end as they please
+        case Scan() | Changes() | TopRows() | Rank() | Apply():  # rows with declared intervals end in any order
             return False
         case _:
             assert_never(plan)
