@@ -17,7 +17,8 @@ from strandline.apps.bench import calibrate as calibration
 from strandline.apps.bench.calibrate import QUERIES, Setting, calibrate, show, write
 from strandline.apps.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
-from strandline.apps.bench.orders import QUESTIONS, report_orders
+from strandline.apps.bench.orders import QUERIES as JOIN_QUERIES
+from strandline.apps.bench.orders import report_orders
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 from strandline.logical.catalog import ConnectorCall
@@ -241,11 +242,11 @@ def test_every_plan_of_a_shape_is_another(name: str) -> None:
     assert all(estimate(each, statistics_of(shape.streams), shape.batch).cost > 0 for each in pipelines)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_the_text_of_a_question_is_not_the_best_order(name: str) -> None:
-    question = QUESTIONS[name]
-    plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
-    chosen = plan_query("q", plan, inputs_of(question.streams), compare=True)
+@pytest.mark.parametrize("name", JOIN_QUERIES)
+def test_the_text_of_a_query_is_not_the_best_order(name: str) -> None:
+    query = JOIN_QUERIES[name]
+    plan = bound(query.text.replace("{w}", f"{query.window:g}"), query.streams)
+    chosen = plan_query("q", plan, inputs_of(query.streams), compare=True)
     textual = next(other for other in chosen.rejected if other.difference == AS_WRITTEN)
     assert chosen.cost < textual.cost
 

@@ -226,7 +226,7 @@ def test_what_was_dropped_is_counted_for() -> None:
 
 def _with_script(db: Database, text: str, sampling_rate: dict[str, float]) -> Query:
     """A query whose drop boxes stand at these shares from the first row on."""
-    with mock.patch("strandline.database.database.make_shedder", lambda *_, **__: Always(sampling_rate)):
+    with mock.patch("strandline.database.database.make_shedding_controller", lambda *_, **__: Always(sampling_rate)):
         query = db.sql(text)
     assert isinstance(query, Query)
     return query

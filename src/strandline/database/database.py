@@ -41,7 +41,7 @@ from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
 from strandline.runtime.statistics_store import StatisticsStore
-from strandline.shedding.controller import make_shedder
+from strandline.shedding.controller import make_shedding_controller
 from strandline.sql import ast
 from strandline.sql.binder.create_function import define, define_aggregate
 from strandline.sql.binder.create_stream import bind_create_stream, declaration
@@ -137,8 +137,8 @@ class Database:
         """Plan, open, run."""
         _refuse_taken_column(queries)
         sinks = {query.name: query.sink or self.memory for query in queries}
-        sampling_rates = {query.name: query.shedding for query in queries}
-        inputs = self._planning_inputs(sampling_rates, checkpoint.shards() or self._engine.default_shards())
+        max_dropped = {query.name: query.shedding for query in queries}
+        inputs = self._planning_inputs(max_dropped, checkpoint.shards() or self._engine.default_shards())
         planned = planner.plan({query.name: query.plan for query in queries}, checkpoint.planning_inputs(inputs))
         pipeline = RunningPipeline.open(
             planned, sinks, checkpoint, self.statistics_store, side_outputs, self.batch_rows
@@ -146,8 +146,8 @@ class Database:
         try:
             if inputs.shedding:
                 fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
-                pipeline.shedding_controller = make_shedder(
-                    planned, sampling_rates, self.capacity, fresh, fixed, self.batch_rows
+                pipeline.shedding_controller = make_shedding_controller(
+                    planned, max_dropped, self.capacity, fresh, fixed, self.batch_rows
                 )
             if pipeline.is_finished:
                 log_resumed(pipeline)
@@ -161,7 +161,7 @@ class Database:
         self.queries += started
         return started
 
-    def _planning_inputs(self, sampling_rates: Mapping[str, float | None], shards: int) -> PlanningInputs:
+    def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
         """What plans are made with now, for queries that may lose these shares of their rows."""
         capacity = shards * (1.0 if self.capacity is None else self.capacity)
         return PlanningInputs(
@@ -169,8 +169,8 @@ class Database:
             self.catalog.statistics(),
             load_prices(),
             shards,
-            {name: None if sampling_rate is None else capacity for name, sampling_rate in sampling_rates.items()},
-            frozenset(name for name, sampling_rate in sampling_rates.items() if sampling_rate is not None),
+            {name: None if share is None else capacity for name, share in max_dropped.items()},
+            frozenset(name for name, share in max_dropped.items() if share is not None),
         )
 
     def explain(self, query: BoundQuery, *, why: bool = False) -> str:

@@ -242,7 +242,7 @@ class Query:
         completeness, lag = shedding_controller.completeness(self.name), shedding_controller.load.lag
         statuses = self.heartbeats()
         shed = []
-        for stream, sampling_rate in sorted(shedding_controller.resume_point(self.name).items()):
+        for stream, sampling_rate in sorted(shedding_controller.sampling_rates_of(self.name).items()):
             rows, dropped = statuses[stream].rows, statuses[stream].dropped.get(self.name, 0)
             shed.append(Shed(stream, sampling_rate, rows, dropped, completeness, lag))
         return shed
@@ -291,8 +291,8 @@ class Query:
         default. Only subscribed items are measured. Queries that were started together share a plan, and what
         is measured of it.
         """
-        tell = None if callback is None else lambda: callback(self.statistics())
-        return self._running.subscriptions.add(items, tell, every)
+        notify = None if callback is None else lambda: callback(self.statistics())
+        return self._running.subscriptions.add(items, notify, every)
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""

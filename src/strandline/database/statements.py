@@ -15,7 +15,7 @@ from strandline.connectors.sources.base import confine_source, open_source, sour
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
 from strandline.database.introspection import show
-from strandline.database.introspection.system_tables import SystemTables, ask
+from strandline.database.introspection.system_tables import SystemTables, query_system_tables
 from strandline.database.query import Query
 from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream
 from strandline.logical.plan import Plan
@@ -90,7 +90,7 @@ class Statements:
             case ast.QueryWithShedding():
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _ if ast.reads_system(statement):
-                return ask(statement, self._catalog, self._database.queries)
+                return query_system_tables(statement, self._catalog, self._database.queries)
             case _:
                 return self._start(replace(self._bind(statement, name), sink=sink))
         return None
@@ -108,15 +108,15 @@ class Statements:
         match statement:
             case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
                 name = named.name
-                sampling_rate = self._database.shedding if shedding is None else shedding.most
+                max_dropped = self._database.shedding if shedding is None else shedding.most
             case ast.CreateView(named, _, query):
-                sampling_rate, name = None, named.name
+                max_dropped, name = None, named.name
             case ast.QueryWithShedding(query, shedding):
-                sampling_rate = shedding.most
+                max_dropped = shedding.most
             case query:
-                sampling_rate = self._database.shedding
+                max_dropped = self._database.shedding
         plan, reads = bind_reading(query, self._catalog)
-        return BoundQuery(name or "", plan, reads, shedding=sampling_rate, statement=statement)
+        return BoundQuery(name or "", plan, reads, shedding=max_dropped, statement=statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -154,8 +154,8 @@ class Statements:
         """Declare a base stream: its source must be allowed, and it is opened once to see whether it can be read."""
         call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
         confine_source(call, allow, span)
-        rows = None if statement.columns else source_schema(call, span)
-        stream = self._database.push.housed(bind_create_stream(statement, rows))
+        schema = None if statement.columns else source_schema(call, span)
+        stream = self._database.push.housed(bind_create_stream(statement, schema))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
             open_source(stream, span=span).check(span)

@@ -144,11 +144,11 @@ class TimedRun:
                     inputs[port.name] = waiting[port.name]
             out = self.runners[fragment.id].step(inputs, Watermark(until, START))
             began = time.process_time()
-            box = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
-            box.route(fragment.route, out.frame)
-            box.close()
+            output = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
+            output.route(fragment.route, out.frame)
+            output.close()
             if isinstance(fragment.route, physical.ExchangeTo):
-                for message in decode(encode(box.by_shard.get(0, []))):
+                for message in decode(encode(output.by_shard.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
             else:
                 self.results += len(out)

@@ -28,7 +28,7 @@ def draw(query: Query, meter: ProgressMeter) -> Text:
     meter.look()
     picture = _Picture(query.pipeline, meter)
     result = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
-    picture.line("", Text.assemble(("result of ", ""), (query.name, "bold cyan")), picture.answer_facts())
+    picture.line("", Text.assemble(("result of ", ""), (query.name, "bold cyan")), picture.result_facts())
     picture.fragment(result, "")
     return picture.whole()
 
@@ -113,7 +113,7 @@ class _Picture:
         if rate and self.running and len(self.metrics["rows_in"]) == 1:
             yield show_rate(rate)
 
-    def answer_facts(self) -> str:
+    def result_facts(self) -> str:
         facts = [f"{self.metrics['rows_out']:,} rows"]
         rate = self.meter.rates()[1]
         facts += [show_rate(rate)] if rate and self.running else []

@@ -74,9 +74,9 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     for query in queries:
         for item in query.shedding():
             rows.append((query.name, item.stream, item.kept, item.rows, item.dropped, item.completeness, item.lag))
-    whole, part = pa.int64(), pa.float64()
-    kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
-    return TextTable.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
+    int64, float64 = pa.int64(), pa.float64()
+    kinds = {"query": pa.string(), "stream": pa.string(), "kept": float64, "rows": int64, "dropped": int64}
+    return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
 def describe(stream: Stream) -> TextTable:
