@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 
 import strandline as sl
 from strandline.apps.verify.oracle import OracleDatabase as Judge
-from strandline.apps.verify.script import judge
+from strandline.apps.verify.script import open_oracle
 from strandline.apps.verify.server import installed
 from strandline.database.database import Database
 from support import LONG
@@ -44,7 +44,7 @@ def spark_database() -> Iterator[Database]:
 
 @pytest.fixture(scope="session")
 def duckdb() -> Iterator[Judge]:
-    with judge("duckdb", None) as database:
+    with open_oracle("duckdb", None) as database:
         yield database
 
 
@@ -52,5 +52,5 @@ def duckdb() -> Iterator[Judge]:
 def postgresql() -> Iterator[Judge]:
     if installed() is None:
         pytest.skip("no PostgreSQL server is installed here (Debian: apt install postgresql)")
-    with judge("postgresql", None) as database:
+    with open_oracle("postgresql", None) as database:
         yield database

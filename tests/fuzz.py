@@ -88,7 +88,7 @@ def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool
             tally.unchecked[f"{name}: {verdict.unchecked[:120]}"] += 1
             continue
         tally.instants[name] += verdict.instants
-        tally.answered[name] += verdict.answered
+        tally.answered[name] += verdict.instants_with_rows
         if not verdict.equal:
             small = smallest_failing(database, bound, streams)
             verdict = replace(verdict, smallest=small)
@@ -105,17 +105,19 @@ def bound_question(asked: Question) -> QueryUnderTest:
     users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
-    place = NameScope(catalog)
+    name_scope = NameScope(catalog)
     for statement in with_definitions(tuple(parse(asked.text)), catalog.functions):
         match statement:
             case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
-                place = place.with_query(name.name, query)
+                name_scope = name_scope.with_query(name.name, query)
             case ast.CreateStream() | ast.Drop() | ast.CreateSink() | ast.DropSink():
                 raise AssertionError(f"no question has {statement}")
-            case ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.Allowing():
+            case (
+                ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.QueryWithShedding()
+            ):
                 raise AssertionError(f"no question has {statement}")
             case _:
-                return QueryUnderTest("query", statement, place.plan(statement), place)
+                return QueryUnderTest("query", statement, name_scope.plan(statement), name_scope)
     raise AssertionError(f"no query in {asked.text}")
 
 

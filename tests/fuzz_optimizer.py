@@ -26,7 +26,7 @@ from strandline.logical.reference.interpreter import RawStreams, bag, change_ins
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.alternatives import ALTERNATIVES, neighbours
-from strandline.planner.join_order import JoinGraph, cluster_of, in_order, rebuilt
+from strandline.planner.join_order import JoinGraph, in_order, join_graph_of, rebuilt
 from strandline.planner.joins.rates import Tree
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING, RewriteStage, Rule, run_to_fixpoint
@@ -126,14 +126,14 @@ def _by_stage(dice: Random, plan: Plan, used: Counter[str]) -> Step | None:
 
 
 def _by_order(dice: Random, plan: Plan, used: Counter[str]) -> Step | None:
-    """One cluster of joins in any other order."""
+    """One join graph in any other order."""
 
     def changed(node: Plan) -> Plan:
         if isinstance(node, Join):
-            cluster = cluster_of(node)
-            inputs = tuple(map(changed, cluster.inputs))
-            cluster = JoinGraph(inputs, cluster.conditions, cluster.tree)
-            return in_order(rebuilt(cluster, _any_tree(dice, len(inputs))), node)
+            graph = join_graph_of(node)
+            inputs = tuple(map(changed, graph.inputs))
+            graph = JoinGraph(inputs, graph.conditions, graph.tree)
+            return in_order(rebuilt(graph, _any_tree(dice, len(inputs))), node)
         return with_sources(node, tuple(map(changed, sources(node))))
 
     return Step(("order of joins",), changed(plan)) if any(isinstance(node, Join) for node in walk(plan)) else None

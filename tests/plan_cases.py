@@ -175,9 +175,9 @@ def plan_queries(case: Case) -> PlannedPipeline:
     bound: dict[str, Plan] = {}
     shedding: set[str] = set()
     for name, statement in zip(names, statements, strict=True):
-        query = statement.query if isinstance(statement, ast.Allowing) else statement
+        query = statement.query if isinstance(statement, ast.QueryWithShedding) else statement
         assert isinstance(query, ast.Query), f"a case has queries, found {type(statement).__name__}"
-        shedding |= {name} if isinstance(statement, ast.Allowing) else set()
+        shedding |= {name} if isinstance(statement, ast.QueryWithShedding) else set()
         bound[name] = bind_query(query, catalog)
     limits = dict.fromkeys(shedding, CAPACITY)
     inputs = PlanningInputs(streams, catalog.statistics(), load_prices(), BUCKETS, limits, frozenset(shedding))

@@ -41,7 +41,7 @@ from strandline.core.types import (
     decimal,
 )
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
 from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
@@ -263,7 +263,7 @@ class Arrivals:
     @property
     def declared(self) -> BaseStream:
         end = "te" if self.intervals else None
-        return BaseStream(self.name, self.columns, SourceCall("test"), "ts", self.disorder_us, end_column=end)
+        return BaseStream(self.name, self.columns, ConnectorCall("test"), "ts", self.disorder_us, end_column=end)
 
 
 def moment(t: Instant) -> datetime:

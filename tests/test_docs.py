@@ -43,7 +43,7 @@ from strandline.apps.console import SafeConsole
 from strandline.apps.scenario import report
 from strandline.apps.scenario.play import play
 from strandline.apps.scenario.text import read_scenario
-from strandline.apps.shell.commands import VERBS
+from strandline.apps.shell.commands import COMMANDS
 from strandline.apps.shell.inputs import split
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Startup
@@ -553,8 +553,8 @@ def show_commands() -> str:
     return "\n" + "\n".join(part.rstrip("\n") + "\n" for part in parts) + "\n"
 
 
-def show_verbs() -> str:
-    return markdown_table(("command", "what it does"), ((f"`{v.usage}`", v.summary) for v in VERBS.values()))
+def show_dot_commands() -> str:
+    return markdown_table(("command", "what it does"), ((f"`{v.usage}`", v.summary) for v in COMMANDS.values()))
 
 
 def show_connectors() -> str:
@@ -595,7 +595,7 @@ def state_law(rule: Callable[..., object]) -> str:
 SHOWN: dict[str, Callable[[], str]] = {
     "rules_of_stages": show_rules_of_stages,
     "rules_of_the_search": lambda: rule_table(ALTERNATIVES),
-    "verbs": show_verbs,
+    "dot_commands": show_dot_commands,
     "tokens": show_tokens,
     "syntax": show_syntax,
     "bound": lambda: as_text(show_plan(walk().bound)),

@@ -20,7 +20,7 @@ from strandline.core.security.allow import Allow
 from strandline.core.security.redaction import is_sensitive, redact
 from strandline.core.security.secret import MAX_BYTES, Secret, parse_reference
 from strandline.database.script import DeferredStatements
-from strandline.logical.catalog import SourceCall
+from strandline.logical.catalog import ConnectorCall
 
 ROWS = "CREATE STREAM r (k INT, ts BIGINT) SOURCE rows((1, 1)) ORDERED BY ts;"
 
@@ -326,7 +326,7 @@ def test_a_reference_is_all_that_travels(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setenv("X", "hunter2")
     reference = parse_reference("env:X")
     assert reference is not None and reference.reveal() == "hunter2"
-    call = SourceCall("http", ("1",), {"token": reference})
+    call = ConnectorCall("http", ("1",), {"token": reference})
     assert b"hunter2" not in pickle.dumps(call) and "secret('env:X')" in repr(call)
     assert repr(Secret("text", "hunter2")) == "***" and f"{Secret('text', 'hunter2')}" == "***"
 

@@ -41,12 +41,12 @@ NOT_JUDGED = {
         for function in ("match", "regexp_substr")
     },
     # It knows the cases of letters beyond ASCII only under rules by which these are parts of words, too.
-    ("PostgreSQL", "regexp_like"): {"words in either case, of which PostgreSQL has another idea"},
+    ("PostgreSQL", "regexp_like"): {"case-insensitive word classes, which PostgreSQL defines differently"},
     # It also finds the empty match that touches the end of the match before it.
     **{
         ("PostgreSQL", function): {
             "a pattern with a choice, of which PostgreSQL takes the longest way",
-            "words in either case, of which PostgreSQL has another idea",
+            "case-insensitive word classes, which PostgreSQL defines differently",
             "a pattern that may be empty, which PostgreSQL also finds right after a match",
         }
         for function in ("regexp_count", "regexp_replace")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from strandline.core.errors import CatalogError
-from strandline.logical.catalog import Catalog, Dependent, DerivedStream
+from strandline.logical.catalog import Catalog, DependentQuery, DerivedStream
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_view
 from strandline.sql.binder.create_stream import bind_create_stream
@@ -127,12 +127,12 @@ def test_cascade_takes_a_diamond_once() -> None:
 def test_what_a_running_query_reads_stays(cascade: bool) -> None:
     catalog = declared()
     with pytest.raises(CatalogError) as caught:
-        catalog.drop("bid", cascade=cascade, running=[Dependent("q1", frozenset(["cheaPest"]))])
+        catalog.drop("bid", cascade=cascade, running=[DependentQuery("q1", frozenset(["cheaPest"]))])
     assert caught.value.message == 'cannot drop stream "Bid": it is read by stream "Cheap"'
     assert caught.value.detail == 'Indirectly, it is also read by stream "Cheapest", running query "q1".'
     assert caught.value.hint == "Stop the running queries first."
     assert [stream.name for stream in catalog] == ["Bid", "Ask", "Cheap", "Cheapest"]
-    assert [s.name for s in catalog.drop("ask", running=[Dependent("q1", frozenset(["cheapest"]))])] == ["Ask"]
+    assert [s.name for s in catalog.drop("ask", running=[DependentQuery("q1", frozenset(["cheapest"]))])] == ["Ask"]
 
 
 def test_a_view_is_replaced_if_nobody_reads_it() -> None:

@@ -12,7 +12,7 @@ from random_streams import cut
 from strandline.core.temporal import FOREVER, Instant
 from strandline.core.types import INT, VARCHAR
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import is_point_stream, lasts
+from strandline.logical.properties.temporal import is_chronon_stream, never_expires
 from strandline.logical.properties.update_pattern import (
     UpdatePattern,
     constant_duration,
@@ -56,9 +56,9 @@ def check(asked: Question, dice: Random) -> UpdatePattern:
     streams = raw(asked.streams)
     times = sorted({e.time for s in asked.streams for e in s.elements}) or [0]
     for same in (plan, optimize(plan)):
-        if is_point_stream(same):
+        if is_chronon_stream(same):
             assert all(end - start == 1 for _, start, end in elements)
-        if lasts(same):
+        if never_expires(same):
             assert all(end == FOREVER for _, _, end in elements)
         duration = constant_duration(same)
         if duration is not None:

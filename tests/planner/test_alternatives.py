@@ -15,7 +15,7 @@ from strandline.logical.catalog import StreamStatistics
 from strandline.logical.plan import Aggregate, CountWindow, Distinct, Filter, Join, Plan, Scan, SemiJoin
 from strandline.logical.tree import sources, walk
 from strandline.planner.alternatives import Alternative, Cost, PlanCandidate, SearchResult, improve, separating_rule
-from strandline.planner.cardinality import StatisticsByStream, characteristics
+from strandline.planner.cardinality import StatisticsByStream, estimate_profile
 from strandline.planner.stages import optimize
 from support import Arrivals, assert_exact, bind, examples, raw, run_plan
 
@@ -69,7 +69,7 @@ def traffic(known: StatisticsByStream) -> Cost:
     """A simple cost: what flows on the edges of a plan each second, and a little for each element that is kept."""
 
     def cost(plan: Plan) -> float:
-        edges = [characteristics(source, known) for node in walk(plan) for source in sources(node)]
+        edges = [estimate_profile(source, known) for node in walk(plan) for source in sources(node)]
         return sum(flow.rate + 0.001 * flow.valid for flow in edges)
 
     return cost

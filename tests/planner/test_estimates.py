@@ -13,7 +13,7 @@ from strandline.apps.bench.generated_streams import START, GeneratedStream, Time
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import StreamStatistics
 from strandline.planner.cardinality import LONGEST, StreamProfile, grouped, unique
-from strandline.planner.compaction import foreseen
+from strandline.planner.compaction import forecast_log
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import show_pipeline
@@ -78,15 +78,15 @@ def test_a_log_is_foreseen_by_its_rule(per_batch: int, batches: float, spread: b
         log.append(frame, hashes, now * SECOND)
         held.append(sum(segment.rows for segment in log.segments))
         segments.append(len(log.segments))
-    found = foreseen(per_batch, batches, spread)
+    found = forecast_log(per_batch, batches, spread)
     half = len(held) // 2
     assert found.rows == pytest.approx(np.mean(held[half:]), rel=0.1)
     assert found.segments == pytest.approx(np.mean(segments[half:]), rel=0.35)
 
 
 def test_nothing_is_kept_of_nothing() -> None:
-    assert foreseen(0, 5, False).rows == 0
-    assert foreseen(10, 0, True).rows == 0
+    assert forecast_log(0, 5, False).rows == 0
+    assert forecast_log(10, 0, True).rows == 0
 
 
 def test_groups_change_when_members_come_and_go() -> None:

@@ -14,7 +14,7 @@ from strandline.logical.plan import Join, Plan
 from strandline.logical.reference.interpreter import snapshot
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, streams_read, walk
-from strandline.planner.join_order import cluster_of, order_joins, rebuilt
+from strandline.planner.join_order import join_graph_of, order_joins, rebuilt
 from strandline.planner.joins.search import trees
 from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrivals, assert_exact, bag, bind, change_instants, examples, raw, run_plan
@@ -59,13 +59,13 @@ def test_every_order_means_the_same(asked: tuple[str, list[Arrivals]]) -> None:
     text, streams = asked
     note(text)
     join = top_join(optimize(bind(text, streams)))
-    cluster = cluster_of(join)
+    graph = join_graph_of(join)
     elements = raw(streams)
     instants = change_instants(join, elements)
     names = [c.id for c in schema(join)]
     expected = {t: bag([tuple(row[n] for n in names) for row in snapshot(join, elements, t)]) for t in instants}
-    for tree in trees(len(cluster.inputs), "bushy"):
-        other = rebuilt(cluster, tree)
+    for tree in trees(len(graph.inputs), "bushy"):
+        other = rebuilt(graph, tree)
         for t in instants:
             assert bag([tuple(row[n] for n in names) for row in snapshot(other, elements, t)]) == expected[t]
 

@@ -17,17 +17,18 @@ from strandline.apps.bench import calibrate as calibration
 from strandline.apps.bench.calibrate import QUERIES, Setting, calibrate, show, write
 from strandline.apps.bench.costs import SHAPES, Shape, judged, pipeline_of, report_costs, run_shape
 from strandline.apps.bench.generated_streams import GeneratedStream, bound, statistics_of
-from strandline.apps.bench.orders import QUESTIONS, report_orders
+from strandline.apps.bench.orders import QUERIES as JOIN_QUERIES
+from strandline.apps.bench.orders import report_orders
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
-from strandline.logical.catalog import SourceCall
+from strandline.logical.catalog import ConnectorCall
 from strandline.planner.estimate import estimate
 from strandline.planner.joins.rates import JoinCosts, JoinInput, JoinLoad, JoinQuery
 from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan, plan_query
-from strandline.planner.prices import PLACE, Prices, built_in, load_prices
+from strandline.planner.prices import COSTS_VARIABLE, Prices, built_in, load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
@@ -57,7 +58,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
     assert len(told) == len(few) + 1
     assert "rows/s" in show(found)
     place = write(found, tmp_path / "deep" / "costs.json")
-    monkeypatch.setenv(PLACE, str(place))
+    monkeypatch.setenv(COSTS_VARIABLE, str(place))
     assert load_prices().seconds == found.seconds
     assert load_prices().origin == str(place)
     assert Prices.from_json(built_in().to_json()).seconds == built_in().seconds
@@ -65,7 +66,7 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "costs.json"
-    monkeypatch.setenv(PLACE, str(place))
+    monkeypatch.setenv(COSTS_VARIABLE, str(place))
     with pytest.raises(StrandlineError, match="does not exist") as missing:
         load_prices()
     assert missing.value.hint is not None and "calibrate" in missing.value.hint
@@ -76,7 +77,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_without_a_calibration_the_built_in_constants_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(PLACE, raising=False)
+    monkeypatch.delenv(COSTS_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert load_prices() is built_in()
 
@@ -86,7 +87,7 @@ def inputs_of(streams: Sequence[GeneratedStream], shards: int = 1, prices: Price
 
 
 def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> None:
-    pushed = SourceCall("events", (str(tmp_path / "events"),))
+    pushed = ConnectorCall("events", (str(tmp_path / "events"),))
     inputs = inputs_of(STREAMS)
     inputs = replace(inputs, streams=[replace(stream, source=pushed) for stream in inputs.streams])
     [planned] = (pipeline := plan({"q": bound(THREE, STREAMS)}, inputs)).queries
@@ -241,11 +242,11 @@ def test_every_plan_of_a_shape_is_another(name: str) -> None:
     assert all(estimate(each, statistics_of(shape.streams), shape.batch).cost > 0 for each in pipelines)
 
 
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_the_text_of_a_question_is_not_the_best_order(name: str) -> None:
-    question = QUESTIONS[name]
-    plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
-    chosen = plan_query("q", plan, inputs_of(question.streams), compare=True)
+@pytest.mark.parametrize("name", JOIN_QUERIES)
+def test_the_text_of_a_query_is_not_the_best_order(name: str) -> None:
+    query = JOIN_QUERIES[name]
+    plan = bound(query.text.replace("{w}", f"{query.window:g}"), query.streams)
+    chosen = plan_query("q", plan, inputs_of(query.streams), compare=True)
     textual = next(other for other in chosen.rejected if other.difference == AS_WRITTEN)
     assert chosen.cost < textual.cost
 

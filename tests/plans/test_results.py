@@ -12,7 +12,7 @@ from plan_cases import Case, declare_streams, read_plan_cases
 from random_streams import cut
 from strandline.core.temporal import SECOND
 from strandline.core.types import Type
-from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
 from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element
@@ -42,7 +42,7 @@ def draw_rows(dice: Random, stream: BaseStream) -> Rows:
     """Rows in order of time, with few values, so that rows meet."""
     times = sorted(dice.randrange(0, LONGEST_US, SECOND) for _ in range(ROWS))
     elements = tuple(_draw_row(dice, stream, t) for t in times)
-    known = replace(stream, source=SourceCall("test"))
+    known = replace(stream, source=ConnectorCall("test"))
     return Rows(stream.name, stream.columns, elements, stream.disorder_us, stream.has_intervals, known)
 
 
@@ -59,7 +59,7 @@ def _draw_value(dice: Random, kind: Type) -> Value:
 
 def bind_queries(case: Case, catalog: Catalog) -> Iterator[Plan]:
     for statement in parse(case.query):
-        query = statement.query if isinstance(statement, ast.Allowing) else statement
+        query = statement.query if isinstance(statement, ast.QueryWithShedding) else statement
         assert isinstance(query, ast.Query), f"a case has queries, found {type(statement).__name__}"
         yield bind_query(query, catalog)
 

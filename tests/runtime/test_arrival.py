@@ -18,7 +18,7 @@ from strandline.core.errors import Span
 from strandline.core.temporal import SECOND
 from strandline.core.types import INT, Column
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import BaseStream, Catalog, SourceCall
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
 from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import lower
@@ -32,7 +32,7 @@ from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
 from support import Answer, assert_exact, elements_of, examples
 
-STREAM = BaseStream("s", (("x", INT),), SourceCall("test"), None)
+STREAM = BaseStream("s", (("x", INT),), ConnectorCall("test"), None)
 
 
 class Feed(Source):

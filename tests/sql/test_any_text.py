@@ -65,7 +65,7 @@ def take(text: str, database: Database) -> None:
     """What the engine does with a text before anything runs."""
     script = DeferredStatements(database)
     for statement in parse(text):
-        if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink | ast.Allowing):
+        if isinstance(statement, ast.CreateStreamAs | ast.CreateView | ast.CreateSink | ast.QueryWithShedding):
             script.execute(ast.Explain(statement, span=statement.span))
         elif isinstance(statement, ast.Query) and not ast.reads_system(statement):
             statement = ast.Explain(statement, span=statement.span)

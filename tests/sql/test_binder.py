@@ -15,7 +15,7 @@ import pytest
 from strandline.core.errors import BindError, StrandlineError
 from strandline.core.temporal import instant
 from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, NULL, TIMESTAMP, VARCHAR, decimal
-from strandline.logical.catalog import Argument, BaseStream, Catalog, SourceCall
+from strandline.logical.catalog import Argument, BaseStream, Catalog, ConnectorCall
 from strandline.logical.explain import show_expression, show_plan
 from strandline.logical.expressions import (
     Call,
@@ -181,7 +181,7 @@ def test_create_stream() -> None:
     assert bind_create_stream(statement) == BaseStream(
         name="Bid",
         columns=(("Auction", BIGINT), ("Price", decimal(8, 2)), ("ts", TIMESTAMP)),
-        source=SourceCall("rows", rows, {"loop": True, "Key": "x"}),
+        source=ConnectorCall("rows", rows, {"loop": True, "Key": "x"}),
         time_column="ts",
         disorder_us=2_000_000,
         idle_after_us=60_000_000,

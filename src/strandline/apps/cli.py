@@ -199,13 +199,13 @@ def verify(
 ) -> None:
     """Run a script and compare its results at every instant with those of another database."""
     from strandline.apps.verify.report import exit_code, render
-    from strandline.apps.verify.script import judge
+    from strandline.apps.verify.script import open_oracle
     from strandline.apps.verify.script import verify as verify_script
 
     start_log(level=log_level)
     text = read_file(script)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows}
-    with _connect(engine, allow, **options) as ours, judge(database, dsn) as theirs:
+    with _connect(engine, allow, **options) as ours, open_oracle(database, dsn) as theirs:
         with status("running") as show_phase:
             verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=show_phase)
         say(render(verdicts, theirs.dialect.name))

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from strandline.core.errors import Span, StrandlineError
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret, concealed
-from strandline.logical.catalog import Argument, SourceCall
+from strandline.logical.catalog import Argument, ConnectorCall
 
 
 class CallArguments:
@@ -17,7 +17,7 @@ class CallArguments:
     error_code: ClassVar[str]
     error_hint: ClassVar[str]
 
-    def __init__(self, call: SourceCall, span: Span | None = None) -> None:
+    def __init__(self, call: ConnectorCall, span: Span | None = None) -> None:
         self.call = call
         self.span = span
         self.left = dict(call.options)

@@ -17,7 +17,7 @@ from strandline.core.errors import SourceError
 from strandline.core.lease import Lease
 from strandline.core.temporal import Instant
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import BaseStream, SourceCall, Stream
+from strandline.logical.catalog import BaseStream, ConnectorCall, Stream
 
 
 class PushStreams:
@@ -35,7 +35,7 @@ class PushStreams:
             return stream
         if self._directory is None:
             self._directory = temporary_directory("events")
-        return replace(stream, source=SourceCall("events", (str(self._directory / encode_name(stream.name)),)))
+        return replace(stream, source=ConnectorCall("events", (str(self._directory / encode_name(stream.name)),)))
 
     def append(self, stream: Stream, rows: Any) -> int:
         """Append rows to a stream; they are on disk when this returns. Returns their number."""

@@ -31,7 +31,7 @@ from strandline.database.statements import BoundQuery, StatementResult, Statemen
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
 from strandline.engines.spark.engine import SparkEngine
-from strandline.logical.catalog import BaseStream, Catalog, KnownRows
+from strandline.logical.catalog import BaseStream, Catalog, SourceSchema
 from strandline.logical.schema import schema
 from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
@@ -244,7 +244,7 @@ class Database:
         columns = columns_of(name, checked(name, frame))
         statement = parse_one(declaration(name, ordered_by, until, within, idle_after))
         assert isinstance(statement, ast.CreateStream), "it was written here"
-        stream = bind_create_stream(statement, KnownRows(columns, None))
+        stream = bind_create_stream(statement, SourceSchema(columns, None))
         feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
         self.catalog.add(replace(stream, feed=feed), statement.name.span)
 

@@ -13,7 +13,7 @@ from strandline.core.lease import refuse_busy
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.statements import BoundQuery, Statements, unknown_sink
-from strandline.logical.catalog import Dependent, Stream
+from strandline.logical.catalog import DependentQuery, Stream
 from strandline.logical.tree import streams_read
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -49,10 +49,10 @@ class DeferredStatements(Statements):
         super()._create_derived_stream(statement)
         self._start(replace(self.bind_stream(statement.name.name), statement=statement))
 
-    def _readers(self) -> list[Dependent]:
+    def _readers(self) -> list[DependentQuery]:
         # A query that was created goes with its stream. A SELECT has nothing to go with, and a sink stays.
         staying = [query for query in self.queries if not query.name or query.sink is not None]
-        return super()._readers() + [Dependent(query.name or "SELECT", query.reads) for query in staying]
+        return super()._readers() + [DependentQuery(query.name or "SELECT", query.reads) for query in staying]
 
     def _drop(self, statement: ast.Drop) -> list[Stream]:
         dropped = super()._drop(statement)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, make_sink
-from strandline.connectors.sources.base import confine_source, known_rows, open_source
+from strandline.connectors.sources.base import confine_source, open_source, source_schema
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
 from strandline.database.introspection import show
-from strandline.database.introspection.system_tables import SystemTables, ask
+from strandline.database.introspection.system_tables import SystemTables, query_system_tables
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, Dependent, DerivedStream, Stream
+from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream
 from strandline.logical.plan import Plan
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_reading, bind_view
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
 StatementResult: TypeAlias = Query | TextTable | str | None
 # What EXPLAIN explains.
-Explained: TypeAlias = ast.Query | ast.Allowing | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+Explained: TypeAlias = ast.Query | ast.QueryWithShedding | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +87,10 @@ class Statements:
                 self._database.capacity = value
             case ast.Set(_, value):
                 self._database.shedding = value
-            case ast.Allowing():
+            case ast.QueryWithShedding():
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _ if ast.reads_system(statement):
-                return ask(statement, self._catalog, self._database.queries)
+                return query_system_tables(statement, self._catalog, self._database.queries)
             case _:
                 return self._start(replace(self._bind(statement, name), sink=sink))
         return None
@@ -108,15 +108,15 @@ class Statements:
         match statement:
             case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
                 name = named.name
-                sampling_rate = self._database.shedding if shedding is None else shedding.most
+                max_dropped = self._database.shedding if shedding is None else shedding.most
             case ast.CreateView(named, _, query):
-                sampling_rate, name = None, named.name
-            case ast.Allowing(query, shedding):
-                sampling_rate = shedding.most
+                max_dropped, name = None, named.name
+            case ast.QueryWithShedding(query, shedding):
+                max_dropped = shedding.most
             case query:
-                sampling_rate = self._database.shedding
+                max_dropped = self._database.shedding
         plan, reads = bind_reading(query, self._catalog)
-        return BoundQuery(name or "", plan, reads, shedding=sampling_rate, statement=statement)
+        return BoundQuery(name or "", plan, reads, shedding=max_dropped, statement=statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -130,9 +130,9 @@ class Statements:
         shedding = self._database.shedding if stream.shedding is None else stream.shedding
         return BoundQuery(stream.name, stream.plan, stream.reads | {stream.name}, shedding=shedding)
 
-    def _readers(self) -> list[Dependent]:
+    def _readers(self) -> list[DependentQuery]:
         """The queries that a stream may not be taken away from."""
-        return [Dependent(query.name, query.reads) for query in self._database.queries if query.is_running]
+        return [DependentQuery(query.name, query.reads) for query in self._database.queries if query.is_running]
 
     def _find_query(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -154,8 +154,8 @@ class Statements:
         """Declare a base stream: its source must be allowed, and it is opened once to see whether it can be read."""
         call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
         confine_source(call, allow, span)
-        rows = None if statement.columns else known_rows(call, span)
-        stream = self._database.push.with_directory(bind_create_stream(statement, rows))
+        schema = None if statement.columns else source_schema(call, span)
+        stream = self._database.push.with_directory(bind_create_stream(statement, schema))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
             open_source(stream, span=span).check(span)
@@ -232,7 +232,7 @@ class Statements:
                 return show.show_sinks(queries, {query.name: query.sink for query in waiting if query.sink is not None})
             case "SHEDDING":
                 return show.show_shedding(queries)
-        return show.show_queries(queries, [Dependent(query.name or "SELECT", query.reads) for query in waiting])
+        return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
 
     def _describe(self, name: ast.Identifier) -> TextTable:
         catalog = SystemTables(self._catalog) if name.name.lower().startswith(SYSTEM) else self._catalog

@@ -30,7 +30,7 @@ from strandline.core.types import (
     is_numeric,
 )
 from strandline.functions.oracles import Spellings
-from strandline.functions.signatures import OF_ARRAYS, FunctionError
+from strandline.functions.signatures import ARRAY_HINT, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
 from strandline.logical.values import EXACT, LARGEST_SQUARED, compare, fit
 
@@ -71,7 +71,7 @@ class AggregateFunction:
     aliases: tuple[str, ...] = ()
 
 
-def looks_at_members(call: AggregateCall) -> bool:
+def needs_members(call: AggregateCall) -> bool:
     """Whether it has to look at all values of a group, where others get by with totals."""
     return AGGREGATES[call.function].needs_members if call.user is None else call.user.inverse is None
 
@@ -92,7 +92,7 @@ def aggregate_type(name: str, argument: Type | None) -> Type:
         raise FunctionError(f"{name} needs an argument", usage)
     result = None if argument.element is not None else function.rule(argument)
     if result is None:
-        reason = function.doc if argument.element is None else OF_ARRAYS
+        reason = function.doc if argument.element is None else ARRAY_HINT
         raise FunctionError(f"{name} does not accept ({argument})", f"{usage} {reason}")
     return result
 

@@ -304,7 +304,7 @@ def _duckdb_decimals(call: SqlCall) -> str:
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
 
-_BITS = all_of(BIGINT, BIGINT)
+_BIGINTS = all_of(BIGINT, BIGINT)
 _SHIFT = fixed(BIGINT, BIGINT, INT)
 
 FAMILY: Final = (
@@ -332,7 +332,7 @@ FAMILY: Final = (
              postgresql={"DECIMAL, DECIMAL": "{h}fit({0} * {1}, {p}, {s})",
                          "DOUBLE, DOUBLE": "{h}multiply_double({0}, {1})"}),
     Function("/", "a / b", "Quotient; of integers, truncated toward zero. NULL if b is 0.",
-             2, 2, lambda types: _BITS(types) or all_of(DOUBLE, DOUBLE)(types), _divide, _divide_columns,
+             2, 2, lambda types: _BIGINTS(types) or all_of(DOUBLE, DOUBLE)(types), _divide, _divide_columns,
              sql={"BIGINT, BIGINT": "{h}quotient({0}, {1})"},
              duckdb={"DOUBLE, DOUBLE": "({0} / nullif({1}, 0e0))"},
              postgresql={"DOUBLE, DOUBLE": "{h}divide_double({0}, nullif({1}, 0))"}),
@@ -346,13 +346,13 @@ FAMILY: Final = (
     Function("neg", "-a", "The number or INTERVAL with the other sign.", 1, 1,
              lambda types: (types, INTERVAL) if types == (INTERVAL,) else numeric()(types), _negate, _negate_columns,
              sql={"BIGINT": "{h}subtract(CAST(0 AS BIGINT), {0})", "*": "(-{0})"}),
-    Function("&", "a & b", "The bits that both whole numbers have.", 2, 2, _BITS, operator.and_, lambda _, a, b: a & b,
-             sql="({0} & {1})"),
-    Function("|", "a | b", "The bits that one or both have.", 2, 2, _BITS, operator.or_, lambda _, a, b: a | b,
+    Function("&", "a & b", "The bits that both whole numbers have.", 2, 2, _BIGINTS, operator.and_,
+             lambda _, a, b: a & b, sql="({0} & {1})"),
+    Function("|", "a | b", "The bits that one or both have.", 2, 2, _BIGINTS, operator.or_, lambda _, a, b: a | b,
              sql="({0} | {1})"),
     Function("#", "a # b", "The bits that one has and the other has not.",
-             2, 2, _BITS, operator.xor, lambda _, a, b: a ^ b, duckdb="xor({0}, {1})", postgresql="({0} # {1})"),
-    Function("~", "~a", "All 64 bits inverted.", 1, 1, _BITS, operator.invert, lambda _, a: -1 - a, sql="(~{0})"),
+             2, 2, _BIGINTS, operator.xor, lambda _, a, b: a ^ b, duckdb="xor({0}, {1})", postgresql="({0} # {1})"),
+    Function("~", "~a", "All 64 bits inverted.", 1, 1, _BIGINTS, operator.invert, lambda _, a: -1 - a, sql="(~{0})"),
     Function("<<", "a << n", "The 64 bits of a, n places to the left; NULL unless n is 0 to 63.",
              2, 2, _SHIFT, _shift_left, _shifted(np.left_shift),
              sql="{h}shift_left({0}, {1})"),
@@ -360,9 +360,10 @@ FAMILY: Final = (
              2, 2, _SHIFT, lambda a, n: a >> n if 0 <= n < 64 else None, _shifted(np.right_shift),
              sql="CASE WHEN {1} BETWEEN 0 AND 63 THEN {0} >> {1} END"),
     Function("div", "div(a, b)", "The quotient of whole numbers, truncated toward zero. NULL if b is 0.",
-             2, 2, _BITS, _divide, _divide_columns, sql="{h}quotient({0}, {1})"),
+             2, 2, _BIGINTS, _divide, _divide_columns, sql="{h}quotient({0}, {1})"),
     Function("gcd", "gcd(a, b)", "The greatest common divisor of whole numbers.",
-             2, 2, _BITS, math.gcd, lambda _, a, b: columns.together(_gcds, a, b, kind=BIGINT), sql="{h}gcd({0}, {1})"),
+             2, 2, _BIGINTS, math.gcd, lambda _, a, b: columns.together(_gcds, a, b, kind=BIGINT),
+             sql="{h}gcd({0}, {1})"),
     Function("lcm", "lcm(a, b)", "The least common multiple of whole numbers; NULL beyond BIGINT.",
-             2, 2, _BITS, math.lcm, _lcm, sql="{h}lcm({0}, {1})"),
+             2, 2, _BIGINTS, math.lcm, _lcm, sql="{h}lcm({0}, {1})"),
 )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 
 from strandline.core.lazy import pl
 from strandline.core.types import BIGINT, BOOLEAN, INT, INTERVAL, VARCHAR, Type, array_of
-from strandline.functions.signatures import Function, Types, castable, meet, widens
+from strandline.functions.signatures import Function, Types, castable, is_implicitly_castable, meet
 from strandline.logical.expressions import Call
 from strandline.logical.values import compare
 from strandline.runtime.kernels.columns import let, stretched, together
@@ -28,7 +28,11 @@ def _array_rule(types: Types) -> tuple[Types, Type] | None:
 
 def _subscript_rule(types: Types) -> tuple[Types, Type] | None:
     array, index_type = types
-    return ((array, BIGINT), array.element) if array.element is not None and widens(index_type, BIGINT) else None
+    return (
+        ((array, BIGINT), array.element)
+        if array.element is not None and is_implicitly_castable(index_type, BIGINT)
+        else None
+    )
 
 
 def _contains_rule(types: Types) -> tuple[Types, Type] | None:
@@ -39,7 +43,11 @@ def _contains_rule(types: Types) -> tuple[Types, Type] | None:
 
 def _to_string_rule(types: Types) -> tuple[Types, Type] | None:
     array, *texts = types
-    if array.element is None or not castable(array.element, VARCHAR) or not all(widens(t, VARCHAR) for t in texts):
+    if (
+        array.element is None
+        or not castable(array.element, VARCHAR)
+        or not all(is_implicitly_castable(t, VARCHAR) for t in texts)
+    ):
         return None
     return (array_of(VARCHAR), *(VARCHAR for _ in texts)), VARCHAR
 

@@ -45,7 +45,7 @@ def _midnight(moment: datetime) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-def _literal_unit(arguments: Sequence[Expression]) -> None:
+def _check_unit(arguments: Sequence[Expression]) -> None:
     match arguments[0]:
         case Literal(str(unit), _):
             if trunc_unit(unit) is None:
@@ -261,7 +261,7 @@ PARTS: Final = tuple(function.name for function in _PART_FUNCTIONS)
 
 FAMILY: Final = (
     Function("date_trunc", "date_trunc('unit', ts)", "The start of the unit that holds ts.",
-             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_literal_unit,
+             2, 2, fixed(TIMESTAMP, VARCHAR, TIMESTAMP), _date_trunc, _date_trunc_columns, check=_check_unit,
              sql="{h}in_calendar(date_trunc({0}, {1}))", duckdb=_duckdb_date_trunc, cost=15,
              granularity=lambda call: _UNITS[_unit_name(call)].granularity),
     Function("date_bin", "date_bin(stride, ts, origin)",

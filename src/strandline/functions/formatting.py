@@ -145,8 +145,8 @@ def _tokens(form: str) -> tuple[_Token, ...]:
         if match is None:
             hint = 'Put literal text in double quotes: "T".'
             raise FunctionError(f"invalid format of to_char: {form[at:]}", hint, 1)
-        quoted, full, word, other = match.groups()
-        tokens.append(_token(word, full is not None) if word else quoted if quoted is not None else other)
+        quoted, fill_mode, word, other = match.groups()
+        tokens.append(_token(word, fill_mode is not None) if word else quoted if quoted is not None else other)
         at = match.end()
     return tuple(tokens)
 
@@ -231,7 +231,7 @@ def _granularity(call: Call) -> int | None:
     return None
 
 
-def _literal_form(arguments: Sequence[Expression]) -> None:
+def _check_format(arguments: Sequence[Expression]) -> None:
     match arguments[1]:
         case Literal(None, _):
             return
@@ -243,6 +243,6 @@ def _literal_form(arguments: Sequence[Expression]) -> None:
 
 FAMILY: Final = (
     Function("to_char", "to_char(ts, 'form')", "The instant as text, as in to_char(ts, 'YYYY-MM-DD HH24:MI:SS').",
-             2, 2, fixed(VARCHAR, TIMESTAMP, VARCHAR), _to_char, _to_char_columns, check=_literal_form, cost=250,
+             2, 2, fixed(VARCHAR, TIMESTAMP, VARCHAR), _to_char, _to_char_columns, check=_check_format, cost=250,
              granularity=_granularity, duckdb=_duckdb_to_char, postgresql="to_char({0}, {1})"),
 )  # fmt: skip

@@ -44,7 +44,7 @@ def duckdb_match(call: SqlCall, *literals: str) -> str:
     pattern = regex(*literals)
     if not pattern.groups:
         return duckdb_regexp_substr(call)
-    empty = _first_group_says_all(pattern)
+    empty = _empty_group_is_match(pattern)
     if empty is None:
         raise Untranslatable("a group that may be empty or missing, which are the same to DuckDB")
     group = f"regexp_extract({call.arguments[0]}, {_re2(call, pattern)}, 1)"
@@ -76,7 +76,7 @@ def duckdb_regexp_replace(call: SqlCall, written: str, new: str, flags: str = ""
     return f"regexp_replace({call.arguments[0]}, {_re2(call, pattern)}, {call.quote(''.join(parts))}, {mode})"
 
 
-def _first_group_says_all(pattern: Regex) -> bool | None:
+def _empty_group_is_match(pattern: Regex) -> bool | None:
     """Whether an empty text for the first group means an empty match (True) or that the group took no part (False).
 
     None means that it may be either.
@@ -136,7 +136,7 @@ def _either_case(pattern: str) -> str:
     """Letters beyond ASCII have cases only under a rule for which classes have such letters, too: those are written
     out."""
     if re.search(r"\\y|\[[^\]]*\\[WDS]", pattern):
-        raise Untranslatable("words in either case, of which PostgreSQL has another idea")
+        raise Untranslatable("case-insensitive word classes, which PostgreSQL defines differently")
     classes = {"alpha": "A-Za-z", "alnum": "0-9A-Za-z", "digit": "0-9", "upper": "A-Z", "lower": "a-z",
                "punct": "!-/:-@[-`{-~", "graph": "!-~", "print": " -~",
                "space": r" \t\n\r\f\v", "blank": r" \t", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f"}  # fmt: skip

@@ -119,7 +119,7 @@ def _regexp_replace_columns(call: Call, text: pl.Expr, *_: pl.Expr) -> pl.Expr:
 # ---- literals that must be known -------------------------------------------------------------------------------------
 
 
-def _readable(function: str, read: Callable[..., Regex]) -> Callable[[Sequence[Expression]], None]:
+def _pattern_check(function: str, read: Callable[..., Regex]) -> Callable[[Sequence[Expression]], None]:
     """Refuse a pattern that is not a literal, or that `read` refuses; it gets all arguments after the text."""
 
     def check(arguments: Sequence[Expression]) -> None:
@@ -141,7 +141,7 @@ def _readable(function: str, read: Callable[..., Regex]) -> Callable[[Sequence[E
     return check
 
 
-def _escape_character(arguments: Sequence[Expression]) -> None:
+def _check_escape(arguments: Sequence[Expression]) -> None:
     match arguments[2:]:
         case () | (Literal(None, _),):
             return
@@ -150,9 +150,9 @@ def _escape_character(arguments: Sequence[Expression]) -> None:
     raise FunctionError("ESCAPE must be a text literal of at most one character", "Write LIKE '10#%' ESCAPE '#'.", 2)
 
 
-def _readable_similar(arguments: Sequence[Expression]) -> None:
-    _escape_character(arguments)
-    _readable("SIMILAR TO", similar_regex)(arguments)
+def _check_similar(arguments: Sequence[Expression]) -> None:
+    _check_escape(arguments)
+    _pattern_check("SIMILAR TO", similar_regex)(arguments)
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ _CHANGED = all_of(VARCHAR, VARCHAR)
 FAMILY: Final = (
     Function("like", "s LIKE pattern [ESCAPE 'c']",
              "Whether s fits the pattern: % any text, _ one character, \\ or c escapes. ILIKE: in either case.",
-             2, 3, _TESTED, _like, _like_columns, check=_escape_character, cost=150,
+             2, 3, _TESTED, _like, _like_columns, check=_check_escape, cost=150,
              sql={"*, *, *": "({0} LIKE {h}whole_pattern({1}, {2}) ESCAPE {2})"},
              duckdb={"*, *": r"({0} LIKE {h}whole_pattern({1}, '\') ESCAPE '\')"},
              postgresql={"*, *": r"({0} LIKE {h}whole_pattern({1}, '\'))"}),
@@ -172,33 +172,33 @@ FAMILY: Final = (
              2, 3, _TESTED,
              lambda s, *pattern: re.search(similar_regex(*pattern).python, s) is not None,
              lambda call, s, *_: s.str.contains(similar_regex(*_literals(call)).rust),
-             check=_readable_similar, cost=150,
+             check=_check_similar, cost=150,
              duckdb=oracles.duckdb_similar,
              postgresql={"*, *": "({0} SIMILAR TO {1})", "*, *, *": "({0} SIMILAR TO {1} ESCAPE {2})"}),
     Function("regexp_like", "regexp_like(s, 'pattern'[, 'flags'])",
              "Whether the regular expression matches somewhere; also s ~ 'pattern', and in either case s ~* 'pattern'.",
              2, 3, _TESTED, lambda s, pattern, flags="": _pattern(pattern, flags).search(s) is not None,
              lambda call, s, *_: s.str.contains(regex(*_literals(call)).rust),
-             check=_readable("regexp_like", regex), cost=150,
+             check=_pattern_check("regexp_like", regex), cost=150,
              duckdb=oracles.duckdb_regexp_like, postgresql=postgresql_pattern("matches", one_match=False)),
     Function("match", "substring(s FROM 'pattern')",
              "What the first group of the regular expression holds, or all of the match; NULL if there is none.",
              2, 2, _CHANGED, _substring_match, _substring_match_columns,
-             check=_readable("substring", regex), cost=150,
+             check=_pattern_check("substring", regex), cost=150,
              duckdb=oracles.duckdb_match, postgresql=postgresql_pattern("group_of")),
     Function("regexp_substr", "regexp_substr(s, 'pattern')", "The first match; NULL if there is none.",
              2, 2, _CHANGED, _regexp_substr, lambda call, s, _: s.str.extract(regex(*_literals(call)).rust, 0),
-             check=_readable("regexp_substr", regex), cost=150,
+             check=_pattern_check("regexp_substr", regex), cost=150,
              duckdb=oracles.duckdb_regexp_substr, postgresql=postgresql_pattern("match_of")),
     Function("regexp_count", "regexp_count(s, 'pattern')", "How many matches there are.",
              2, 2, fixed(INT, VARCHAR, VARCHAR), lambda s, pattern: sum(1 for _ in _matches(_pattern(pattern), s)),
              lambda call, s, _: s.str.count_matches(regex(*_literals(call)).rust).cast(pl.Int32),
-             check=_readable("regexp_count", regex), cost=500,
+             check=_pattern_check("regexp_count", regex), cost=500,
              duckdb=oracles.duckdb_regexp_count, postgresql=postgresql_pattern("matches_of", repeated=True)),
     Function("regexp_replace", "regexp_replace(s, 'pattern', 'new'[, 'flags'])",
              "The first match, or with the flag g all of them, replaced; \\1 in new is a group and \\& the match.",
              3, 4, _CHANGED, _regexp_replace, _regexp_replace_columns,
-             check=_readable("regexp_replace", _replaced_regex), cost=150,
+             check=_pattern_check("regexp_replace", _replaced_regex), cost=150,
              duckdb=oracles.duckdb_regexp_replace,
              postgresql=postgresql_pattern("replaced", flags_at=2, repeated=True)),
 )  # fmt: skip

@@ -18,9 +18,9 @@ from typing import Final, TypeAlias
 
 Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
-MOST_REPEATS: Final = 255
+MAX_REPEATS: Final = 255
 # Repeats are written out when a pattern is compiled: (a{255}){255} would take megabytes.
-MOST_STATES: Final = 5_000
+MAX_STATES: Final = 5_000
 
 _DEEPEST: Final = 50
 
@@ -252,7 +252,7 @@ class _Reader:
                 raise RegexError("a repeated part that may be empty cannot have a capturing group; use (?:…)", start)
             states = piece.states * max(min_repeats + 1, max_repeats or 0)
             piece = _Piece(piece.text + text, states, False, piece.may_be_empty or min_repeats == 0, piece.has_groups)
-            if piece.states > MOST_STATES:
+            if piece.states > MAX_STATES:
                 raise RegexError("too large after its repetitions are expanded", start)
         return piece
 
@@ -271,8 +271,8 @@ class _Reader:
             raise RegexError("invalid repetition count: expected {min,max}", start)
         min_repeats = int(written[1])
         max_repeats = int(written[3]) if written[3] else None if written[2] else min_repeats
-        if max(min_repeats, max_repeats or 0) > MOST_REPEATS or (max_repeats is not None and max_repeats < min_repeats):
-            raise RegexError(f"invalid repetition count: expected {{min,max}}, at most {MOST_REPEATS}", start)
+        if max(min_repeats, max_repeats or 0) > MAX_REPEATS or (max_repeats is not None and max_repeats < min_repeats):
+            raise RegexError(f"invalid repetition count: expected {{min,max}}, at most {MAX_REPEATS}", start)
         self.at = written.end()
         return written[0] + self.lazy(), min_repeats, max_repeats
 

@@ -10,7 +10,15 @@ from typing import Any, Final
 from strandline.core.lazy import pl
 from strandline.core.types import DOUBLE, INT, Type, decimal
 from strandline.functions import decimals
-from strandline.functions.signatures import Function, FunctionError, Types, integer_digits, number, numeric, widens
+from strandline.functions.signatures import (
+    Function,
+    FunctionError,
+    Types,
+    integer_digits,
+    is_implicitly_castable,
+    number,
+    numeric,
+)
 from strandline.logical.expressions import Call, Expression, Literal, columns_of
 from strandline.logical.values import EXACT, WHOLE_DOUBLE, half_away, unit
 from strandline.runtime.kernels.columns import LEAST_INT64, bound, constant, let
@@ -30,7 +38,7 @@ def _round_rule(types: Types) -> tuple[Types, Type] | None:
     if len(types) == 1:
         return _WHOLE(types)
     kind = number(types[:1])
-    if kind is None or not widens(types[1], INT):
+    if kind is None or not is_implicitly_castable(types[1], INT):
         return None
     return (kind, INT), decimal(kind.precision + 1, kind.scale) if kind.name == "DECIMAL" else kind
 
@@ -41,10 +49,10 @@ def _trunc_rule(types: Types) -> tuple[Types, Type] | None:
         return None
     if len(types) == 1:
         return (kind,), decimal(max(integer_digits(kind), 1), 0) if kind.name == "DECIMAL" else kind
-    return ((kind, INT), kind) if kind != DOUBLE and widens(types[1], INT) else None
+    return ((kind, INT), kind) if kind != DOUBLE and is_implicitly_castable(types[1], INT) else None
 
 
-def _constant_digits(arguments: Sequence[Expression]) -> None:
+def _check_digits(arguments: Sequence[Expression]) -> None:
     """Refuse a number of digits that is not known before the query runs."""
     if len(arguments) == 2 and columns_of(arguments[1]):
         raise FunctionError("the number of digits must be a constant", "Write round(x, 2).")
@@ -214,7 +222,7 @@ FAMILY: Final = (
              sql={"BIGINT": "{0}", "*": "ceil({0})"},
              duckdb={"DECIMAL": "TRY_CAST(ceil({0}) AS DECIMAL({p},{s}))"}),
     Function("round", "round(x[, digits])", "x rounded half away from zero; digits may be negative.",
-             1, 2, _round_rule, _round, _round_columns, check=_constant_digits,
+             1, 2, _round_rule, _round, _round_columns, check=_check_digits,
              sql={"BIGINT": "{0}", "DOUBLE": "{h}half_away({0})", "DOUBLE, *": "{h}round_double({0}, {1})"},
              duckdb={"DECIMAL": "TRY_CAST(round({0}) AS DECIMAL({p},{s}))",
                      "BIGINT, *": "TRY_CAST({h}rounded({0}, -{1}) AS BIGINT)",
@@ -223,7 +231,7 @@ FAMILY: Final = (
              postgresql={"DECIMAL": "round({0}, 0)", "DECIMAL, *": "{h}fit(round({0}, {1}), {p}, {s})",
                          "BIGINT, *": "{h}fit64(round(CAST({0} AS NUMERIC), {1}))"}),
     Function("trunc", "trunc(x[, digits])", "x toward zero, to a whole number; to digits for exact numbers only.",
-             1, 2, _trunc_rule, _trunc, _trunc_columns, check=_constant_digits, aliases=("truncate",),
+             1, 2, _trunc_rule, _trunc, _trunc_columns, check=_check_digits, aliases=("truncate",),
              sql={"BIGINT": "{0}", "DOUBLE": "trunc({0})"},
              duckdb={"DECIMAL": "TRY_CAST(trunc({0}) AS DECIMAL({p},{s}))",
                      "BIGINT, *": "CAST({h}cut({0}, -{1}) AS BIGINT)",

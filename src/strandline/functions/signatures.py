@@ -34,7 +34,7 @@ from strandline.logical.expressions import Call, Expression
 
 Types: TypeAlias = tuple[Type, ...]
 
-OF_ARRAYS: Final = "Take an element, as in a[1], or array_to_string(a, ', ')."
+ARRAY_HINT: Final = "Take an element, as in a[1], or array_to_string(a, ', ')."
 """The hint where an array cannot be compared, sorted or cast."""
 
 
@@ -146,12 +146,12 @@ def fixed(result: Type, *accepted: Type) -> Rule:
 
     def rule(types: Types) -> tuple[Types, Type] | None:
         targets = accepted[: len(types)]
-        return (targets, result) if all(map(widens, types, targets)) else None
+        return (targets, result) if all(map(is_implicitly_castable, types, targets)) else None
 
     return rule
 
 
-def widens(source: Type, target: Type) -> bool:
+def is_implicitly_castable(source: Type, target: Type) -> bool:
     """Whether a value becomes a `target` without a CAST."""
     if source in (NULL, target):
         return True
@@ -183,7 +183,7 @@ def comparable(result: Type | None) -> Rule:
     def rule(types: Types) -> tuple[Types, Type] | None:
         array = next((kind for kind in types if kind.element is not None), None)
         if array is not None:
-            raise FunctionError(f"cannot compare values of type {array}", OF_ARRAYS)
+            raise FunctionError(f"cannot compare values of type {array}", ARRAY_HINT)
         return alike(result)(types)
 
     return rule
@@ -193,7 +193,11 @@ def all_of(accepted: Type, result: Type) -> Rule:
     """Any number of arguments of one type."""
 
     def rule(types: Types) -> tuple[Types, Type] | None:
-        return ((accepted,) * len(types), result) if all(widens(kind, accepted) for kind in types) else None
+        return (
+            ((accepted,) * len(types), result)
+            if all(is_implicitly_castable(kind, accepted) for kind in types)
+            else None
+        )
 
     return rule
 

@@ -88,7 +88,7 @@ def _capital(letter: str) -> str:
     return upper if len(upper) == 1 else letter
 
 
-def _literal_characters(arguments: Sequence[Expression]) -> None:
+def _check_characters(arguments: Sequence[Expression]) -> None:
     if not all(isinstance(argument, Literal) for argument in arguments[1:]):
         raise FunctionError("the characters of translate must be text literals", "Write translate(s, 'abc', 'xy').")
 
@@ -320,7 +320,7 @@ FAMILY: Final = (
     Function("translate", "translate(s, 'old', 'new')",
              "Each character of old becomes the one at the same place of new, or nothing.",
              3, 3, _TEXTS, lambda s, old, new: s.translate(str.maketrans(_translation(old, new))), _translate_columns,
-             check=_literal_characters, sql="translate({all})", cost=250),
+             check=_check_characters, sql="translate({all})", cost=250),
     Function("overlay", "overlay(s, new, from[, count])",
              "The text with count characters from a position on replaced, as many as new has if there is no count.",
              3, 4, fixed(VARCHAR, VARCHAR, VARCHAR, INT, INT), _overlay, _overlay_columns, cost=150,

@@ -1,4 +1,4 @@
-"""The different parts of some expressions, each of them once: who asks for what, and what it costs."""
+"""The different parts of some expressions, each of them once: how often each is used, and its cost."""
 
 from __future__ import annotations
 

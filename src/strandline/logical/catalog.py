@@ -27,7 +27,7 @@ WEIGHT: Final = "@weight"
 
 
 @dataclass(frozen=True, slots=True)
-class SourceCall:
+class ConnectorCall:
     """`fn(...)` of a source or a sink as the user wrote it: the function, its positional and its named arguments."""
 
     function: str
@@ -37,7 +37,7 @@ class SourceCall:
 
 
 @dataclass(frozen=True, slots=True)
-class KnownRows:
+class SourceSchema:
     """Schema that a source provides itself: columns, the time among them, and its out-of-orderness."""
 
     columns: tuple[tuple[str, Type], ...]
@@ -53,7 +53,7 @@ class Feeding(Protocol):
         """Raise the error of a failed feeder."""
 
     def acknowledge(self, position: int) -> None:
-        """Hear how far the rows were read."""
+        """Acknowledge the rows before `position`."""
 
     def stop(self) -> None: ...
 
@@ -105,7 +105,7 @@ class BaseStream:
     word: ClassVar[str] = "stream"
     name: str
     columns: tuple[tuple[str, Type], ...]
-    source: SourceCall
+    source: ConnectorCall
     time_column: str | None
     disorder_us: int = 0
     idle_after_us: int | None = None
@@ -151,7 +151,7 @@ Stream: TypeAlias = BaseStream | DerivedStream
 
 
 @dataclass(frozen=True, slots=True)
-class Dependent:
+class DependentQuery:
     """A query that runs, or that a script is going to run, with the names in its FROM."""
 
     word: ClassVar[str] = "running query"
@@ -159,7 +159,7 @@ class Dependent:
     reads: frozenset[str]
 
 
-Dependant: TypeAlias = DerivedStream | Dependent
+Dependant: TypeAlias = DerivedStream | DependentQuery
 
 
 class Catalog:
@@ -220,7 +220,9 @@ class Catalog:
             )
         self.functions[function.name] = function
 
-    def replace_view(self, view: DerivedStream, running: Sequence[Dependent] = (), span: Span | None = None) -> None:
+    def replace_view(
+        self, view: DerivedStream, running: Sequence[DependentQuery] = (), span: Span | None = None
+    ) -> None:
         """Replace a view that nothing reads."""
         existing = self._streams.get(view.name.lower())
         if not (isinstance(existing, DerivedStream) and existing.is_view):
@@ -234,7 +236,7 @@ class Catalog:
         self._streams[view.name.lower()] = view
 
     def drop(
-        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[Dependent] = ()
+        self, name: str, span: Span | None = None, *, cascade: bool = False, running: Sequence[DependentQuery] = ()
     ) -> list[Stream]:
         """Remove a stream or view, with `cascade` also its dependants; a running query is never removed.
 
@@ -242,7 +244,7 @@ class Catalog:
         """
         stream = self.get(name, span)
         dependants = [reader for level in self.dependants(stream, running) for reader in level]
-        if not cascade or any(isinstance(dependant, Dependent) for dependant in dependants):
+        if not cascade or any(isinstance(dependant, DependentQuery) for dependant in dependants):
             hint = f"Drop them first, or together: DROP {stream.word.upper()} {stream.name} CASCADE."
             self._refuse_dependants(stream, running, hint, span)
         gone: list[Stream] = [stream, *(dependant for dependant in dependants if isinstance(dependant, DerivedStream))]
@@ -251,23 +253,25 @@ class Catalog:
             self.measured.pop(dependant.name.lower(), None)
         return gone
 
-    def dependants(self, stream: Stream, running: Sequence[Dependent] = ()) -> list[list[Dependant]]:
+    def dependants(self, stream: Stream, running: Sequence[DependentQuery] = ()) -> list[list[Dependant]]:
         """Dependants of a stream: direct ones first, then those of these, and so on."""
-        left: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
+        remaining: list[Dependant] = [*(s for s in self if isinstance(s, DerivedStream) and s is not stream), *running]
         levels: list[list[Dependant]] = []
         names = {stream.name.lower()}
-        while level := [item for item in left if names & _folded(item.reads)]:
+        while level := [dependant for dependant in remaining if names & _folded(dependant.reads)]:
             levels.append(level)
-            left = [item for item in left if item not in level]
-            names = {item.name.lower() for item in level if isinstance(item, DerivedStream)}
+            remaining = [dependant for dependant in remaining if dependant not in level]
+            names = {dependant.name.lower() for dependant in level if isinstance(dependant, DerivedStream)}
         return levels
 
-    def _refuse_dependants(self, stream: Stream, running: Sequence[Dependent], hint: str, span: Span | None) -> None:
+    def _refuse_dependants(
+        self, stream: Stream, running: Sequence[DependentQuery], hint: str, span: Span | None
+    ) -> None:
         direct, *further = self.dependants(stream, running) or [[]]
         if not direct:
             return
-        through = [item for level in further for item in level]
-        runs = any(isinstance(item, Dependent) for item in (*direct, *through))
+        through = [dependant for level in further for dependant in level]
+        runs = any(isinstance(dependant, DependentQuery) for dependant in (*direct, *through))
         raise CatalogError(
             f'cannot drop {stream.word} "{stream.name}": it is read by {_listed(direct)}',
             code="stream-in-use",

@@ -86,7 +86,7 @@ class _Bindings:
     def conditions(self) -> list[Expression]:
         """That a row of the left and one of the right belong to the same binding."""
         pairs = ((ColumnRef(column_id, c.type), ColumnRef(c.id, c.type)) for column_id, c in self.columns.items())
-        return [part for outer, inner in pairs for part in _same(outer, inner)]
+        return [part for outer, inner in pairs for part in _null_safe_equality(outer, inner)]
 
 
 class _Decorrelation:
@@ -299,7 +299,9 @@ class _Decorrelation:
         refs = {column_id: ColumnRef(column.id, column.type) for column_id, column in inner.items()}
         renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
         columns = tuple(bindings.columns.values())
-        equal = conjunction(tuple(part for c in columns for part in _same(ColumnRef(c.id, c.type), refs[c.id])))
+        equal = conjunction(
+            tuple(part for c in columns for part in _null_safe_equality(ColumnRef(c.id, c.type), refs[c.id]))
+        )
         assert equal is not None, "bindings have columns"
         values: list[tuple[Column, Expression]] = []
         for column, call in grouped.aggregates:
@@ -314,7 +316,7 @@ def _over_nothing(column: Column, call: AggregateCall) -> Literal:
     return Literal(0 if call.function == "count" else None, column.type)
 
 
-def _same(one: Expression, two: Expression) -> tuple[Expression, Expression]:
+def _null_safe_equality(one: Expression, two: Expression) -> tuple[Expression, Expression]:
     """That two values of a type are equal or both NULL, as two equalities, which a join can look up."""
     some = Literal(_SOME_VALUE[one.type.name], one.type)
     return (

@@ -63,7 +63,7 @@ def _show_infix(function: str, first: Expression, operands: list[Expression], ar
     """Operands with the operator between them; all operators lean to the left, so only the first needs no more."""
     level = _INFIX[function]
     word = function.upper() if function.isalpha() else function
-    shown = (show_expression(first, level), *(show_expression(item, level + 1) for item in operands))
+    shown = (show_expression(first, level), *(show_expression(operand, level + 1) for operand in operands))
     text = f" {word} ".join(shown)
     return f"({text})" if level < around else text
 
@@ -109,8 +109,8 @@ def show_sort_key(key: SortKey) -> str:
 
 
 def show_order(partition: tuple[str, ...], order: tuple[SortKey, ...]) -> str:
-    item = f" of each {', '.join(partition)}" if partition else ""
-    return f"by {', '.join(map(show_sort_key, order))}{item}"
+    per_partition = f" of each {', '.join(partition)}" if partition else ""
+    return f"by {', '.join(map(show_sort_key, order))}{per_partition}"
 
 
 def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None) -> str:

@@ -36,7 +36,7 @@ class ColumnRef:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator or function applied to arguments; `function` is a name of `functions.FUNCTIONS`."""
+    """An operator or function applied to arguments; `function` is a name of `functions.registry.FUNCTIONS`."""
 
     function: str
     arguments: tuple[Expression, ...]

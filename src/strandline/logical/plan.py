@@ -19,7 +19,7 @@ Aggregates: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """A base stream: each element is valid for the single instant of its timestamp (a point stream) or, with
+    """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
     `intervals`, for an interval that it brings along.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
@@ -33,7 +33,7 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class TimeWindow:
-    """Keep each element of a point stream valid for `range_us`; the window moves every `slide_us`.
+    """Keep each element of a chronon stream valid for `range_us`; the window moves every `slide_us`.
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
     `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
@@ -46,7 +46,7 @@ class TimeWindow:
 
 @dataclass(frozen=True, slots=True)
 class CountWindow:
-    """Keep the last `rows` elements of a point stream, or of each partition of it; moves every `slide` elements.
+    """Keep the last `rows` elements of a chronon stream, or of each partition of it; moves every `slide` elements.
 
     Of the first c elements of a partition up to an instant, in order of time and then of arrival, the window holds
     those with T - rows < index <= T, T = floor(c / slide) * slide. Where a plan combines rows, the arrival order within
@@ -61,7 +61,7 @@ class CountWindow:
 
 @dataclass(frozen=True, slots=True)
 class SessionWindow:
-    """Keep the elements of a point stream, or of each partition of it, for as long as their session lasts.
+    """Keep the elements of a chronon stream, or of each partition of it, for as long as their session lasts.
 
     A session continues while no `gap_us` pass between one element and the next. At instant t the window holds the
     elements up to t that are joined to t by a chain of elements, each less than the gap after the one before, and the
@@ -104,7 +104,7 @@ class Rank:
     """The elements with their RANK() in an order, overall or per partition: one more than the number of elements before
     them. With a `limit` only ranks up to it."""
 
-    place: Column
+    rank_column: Column
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int | None

@@ -1,4 +1,4 @@
-"""The only recursion over plans: children, rebuilding and walking."""
+"""Traversal of plans: inputs, rebuilding and walking."""
 
 from __future__ import annotations
 

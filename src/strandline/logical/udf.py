@@ -60,24 +60,24 @@ class States:
     """
 
     columns: tuple[pa.Array, ...]
-    alone: bool
+    is_single: bool
 
     def __len__(self) -> int:
         return len(self.columns[0])
 
     @property
-    def seen(self) -> Any:
-        return self.columns[0] if self.alone else self.columns
+    def argument(self) -> Any:
+        return self.columns[0] if self.is_single else self.columns
 
-    def take(self, places: npt.NDArray[np.int64] | pa.Array) -> States:
-        """The entries at these places; nothing known where a place is NULL."""
-        chosen = places if isinstance(places, pa.Array) else pa.array(places)
-        return States(tuple(column.take(chosen) for column in self.columns), self.alone)
+    def take(self, positions: npt.NDArray[np.int64] | pa.Array) -> States:
+        """The entries at these positions; nothing known where a position is NULL."""
+        chosen = positions if isinstance(positions, pa.Array) else pa.array(positions)
+        return States(tuple(column.take(chosen) for column in self.columns), self.is_single)
 
     def followed_by(self, *others: States) -> States:
         """These entries and then those of others of the same types."""
         columns = zip(self.columns, *(other.columns for other in others), strict=True)
-        return States(tuple(pa.concat_arrays(parts) for parts in columns), self.alone)
+        return States(tuple(pa.concat_arrays(parts) for parts in columns), self.is_single)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +114,17 @@ class UserAggregate:
 
     def initialized(self, values: pa.Array) -> States:
         """The states of single values, which are not NULL."""
-        who = f"initialize of {self.title}"
-        result = _called(who, self.initialize, (values,), "It is called with an Arrow array of values.")
-        alone = not isinstance(result, tuple)
-        parts = (result,) if alone else result
+        function_label = f"initialize of {self.title}"
+        result = _called(function_label, self.initialize, (values,), "It is called with an Arrow array of values.")
+        is_single = not isinstance(result, tuple)
+        parts = (result,) if is_single else result
         if not parts:
-            raise _wrong(who, "an empty tuple", "A state is an Arrow array or a tuple of them.")
-        columns = (_array(who, part, len(values)) for part in parts)
-        return States(tuple(_storable(who, column) for column in columns), alone)
+            raise _wrong(function_label, "an empty tuple", "A state is an Arrow array or a tuple of them.")
+        columns = (_array(function_label, part, len(values)) for part in parts)
+        return States(tuple(_storable(function_label, column) for column in columns), is_single)
 
     def merged(self, one: States, two: States) -> States:
-        """Each state with the one at the same place merged into it, from the right."""
+        """Each state with the one at the same position merged into it, from the right."""
         return self._combined("merge", self.merge, one, two)
 
     def without(self, one: States, two: States) -> States:
@@ -134,9 +134,9 @@ class UserAggregate:
 
     def evaluated(self, states: States) -> pa.Array:
         """Evaluate states, in the return type of the aggregate."""
-        who = f"evaluate of {self.title}"
-        result = _called(who, self.evaluate, (states.seen,), _OF_STATES)
-        return _returned(who, result, len(states), self.returns)
+        function_label = f"evaluate of {self.title}"
+        result = _called(function_label, self.evaluate, (states.argument,), _STATE_HINT)
+        return _returned(function_label, result, len(states), self.returns)
 
     def fitted(self, states: States, like: States) -> States:
         """The states in the types of others, where these are known: types must not change from batch to batch."""
@@ -145,7 +145,7 @@ class UserAggregate:
     def kept(self, states: States) -> States:
         """States that come back from where they were stored, in the types that they had."""
         return States(
-            tuple(_storable(f"initialize of {self.title}", column) for column in states.columns), states.alone
+            tuple(_storable(f"initialize of {self.title}", column) for column in states.columns), states.is_single
         )
 
     def over_values(self, values: Sequence[Any]) -> Any:
@@ -157,79 +157,86 @@ class UserAggregate:
         return self.evaluated(total)[0].as_py()
 
     def _combined(self, part: str, body: Callable[[Any, Any], Any], one: States, two: States) -> States:
-        who = f"{part} of {self.title}"
-        result = _called(who, body, (one.seen, two.seen), _OF_STATES)
-        if isinstance(result, tuple) == one.alone:
-            form = "a tuple and not an Arrow array" if one.alone else f"a {type(result).__name__} and not a tuple"
-            raise _wrong(who, form, "Return a state of the form that initialize gives.")
-        parts = (result,) if one.alone else result
-        columns = tuple(_array(who, item, len(one)) for item in parts)
-        return self._fitted(who, States(columns, one.alone), one)
+        function_label = f"{part} of {self.title}"
+        result = _called(function_label, body, (one.argument, two.argument), _STATE_HINT)
+        if isinstance(result, tuple) == one.is_single:
+            form = "a tuple and not an Arrow array" if one.is_single else f"a {type(result).__name__} and not a tuple"
+            raise _wrong(function_label, form, "Return a state of the form that initialize gives.")
+        parts = (result,) if one.is_single else result
+        columns = tuple(_array(function_label, item, len(one)) for item in parts)
+        return self._fitted(function_label, States(columns, one.is_single), one)
 
-    def _fitted(self, who: str, states: States, like: States) -> States:
-        if (len(states.columns), states.alone) != (len(like.columns), like.alone):
+    def _fitted(self, function_label: str, states: States, like: States) -> States:
+        if (len(states.columns), states.is_single) != (len(like.columns), like.is_single):
             counts = f"{len(states.columns)} arrays where a state has {len(like.columns)}"
-            raise _wrong(who, counts, "Return states of one form.")
+            raise _wrong(function_label, counts, "Return states of one form.")
         pairs = zip(states.columns, like.columns, strict=True)
-        return States(tuple(_in_type(who, _storable(who, have), want.type) for have, want in pairs), states.alone)
+        return States(
+            tuple(
+                _in_type(function_label, _storable(function_label, actual), expected.type) for actual, expected in pairs
+            ),
+            states.is_single,
+        )
 
 
 Definition: TypeAlias = UserFunction | UserAggregate
 
-_OF_STATES = "Return the state of initialize: an Arrow array, or a tuple of them."
+_STATE_HINT = "Return the state of initialize: an Arrow array, or a tuple of them."
 
 
 # ---- calls and what they return --------------------------------------------------------------------------------------
 
 
-def _called(who: str, body: Callable[..., Any], arguments: Sequence[Any], hint: str) -> Any:
+def _called(function_label: str, body: Callable[..., Any], arguments: Sequence[Any], hint: str) -> Any:
     try:
         return body(*arguments)
     except Exception as error:
         # The first frame is ours, the second is the user's function.
         frames = traceback.extract_tb(error.__traceback__)[1:2]
         raise QueryError(
-            f"{who} failed: {type(error).__name__}: {error}",
+            f"{function_label} failed: {type(error).__name__}: {error}",
             code="function-failed",
             detail="".join(f"Raised at line {frame.lineno} of {frame.filename}." for frame in frames) or None,
             hint=hint,
         ) from None
 
 
-def _array(who: str, result: object, rows: int) -> pa.Array:
+def _array(function_label: str, result: object, rows: int) -> pa.Array:
     if isinstance(result, pa.ChunkedArray):
         result = result.combine_chunks()
     if not isinstance(result, pa.Array):
-        raise _wrong(who, f"a {type(result).__name__} and not an Arrow array", "Return pa.array(values).")
+        raise _wrong(function_label, f"a {type(result).__name__} and not an Arrow array", "Return pa.array(values).")
     if len(result) != rows:
-        raise _wrong(who, f"{len(result)} values for {rows} rows", "Return a value or NULL for each row.")
+        raise _wrong(function_label, f"{len(result)} values for {rows} rows", "Return a value or NULL for each row.")
     return result
 
 
-def _returned(who: str, result: object, rows: int, declared: Type) -> pa.Array:
-    return _in_type(who, _array(who, result, rows), arrow_type(declared), str(declared))
+def _returned(function_label: str, result: object, rows: int, declared: Type) -> pa.Array:
+    return _in_type(function_label, _array(function_label, result, rows), arrow_type(declared), str(declared))
 
 
-def _in_type(who: str, array: pa.Array, expected_type: pa.DataType, name: str | None = None) -> pa.Array:
+def _in_type(function_label: str, array: pa.Array, expected_type: pa.DataType, name: str | None = None) -> pa.Array:
     if pa.types.is_null(expected_type) and name is None:
         return array  # of a state of which nothing was known
     if not _close(array.type, expected_type):
         raise _wrong(
-            who, f"{array.type} and not {name or expected_type}", f"Cast it: pc.cast(result, {expected_type})."
+            function_label,
+            f"{array.type} and not {name or expected_type}",
+            f"Cast it: pc.cast(result, {expected_type}).",
         )
     try:
         return array.cast(expected_type)
     except pa.ArrowInvalid as error:
         what = f"a value that is not a {name or expected_type}: {error}"
-        raise _wrong(who, what, "Cast it before returning it.") from None
+        raise _wrong(function_label, what, "Cast it before returning it.") from None
 
 
-def _storable(who: str, array: pa.Array) -> pa.Array:
+def _storable(function_label: str, array: pa.Array) -> pa.Array:
     """A column of a state in a type that comes back from a checkpoint as it went."""
     kind = _stored(array.type)
     if kind is None:
         hint = "Use numbers, texts, booleans, dates, times, bytes and lists of these."
-        raise _wrong(who, f"{array.type}, which cannot be stored", hint)
+        raise _wrong(function_label, f"{array.type}, which cannot be stored", hint)
     return array.cast(kind)
 
 
@@ -249,19 +256,19 @@ def _stored(kind: pa.DataType) -> pa.DataType | None:
     return kind if any(check(kind) for check in (*plain, *more)) else None
 
 
-def _wrong(who: str, what: str, hint: str) -> QueryError:
-    return QueryError(f"{who} returned {what}", code="function-result", hint=hint)
+def _wrong(function_label: str, what: str, hint: str) -> QueryError:
+    return QueryError(f"{function_label} returned {what}", code="function-result", hint=hint)
 
 
-def _close(have: pa.DataType, want: pa.DataType) -> bool:
+def _close(actual: pa.DataType, expected: pa.DataType) -> bool:
     """True if a type differs in size only: Arrow's functions may widen integers, decimals and texts."""
     kinds = (pa.types.is_integer, pa.types.is_decimal, pa.types.is_timestamp, pa.types.is_date, pa.types.is_floating)
     texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     return (
-        have == want
-        or pa.types.is_null(have)
-        or any(kind(have) and kind(want) for kind in kinds)
-        or (any(text(have) for text in texts) and any(text(want) for text in texts))
+        actual == expected
+        or pa.types.is_null(actual)
+        or any(kind(actual) and kind(expected) for kind in kinds)
+        or (any(text(actual) for text in texts) and any(text(expected) for text in texts))
     )
 
 

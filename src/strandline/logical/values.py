@@ -208,7 +208,7 @@ def parse(text: str, kind: Type) -> Value:
 
 
 def _bounded_int(text: str) -> int:
-    """An integer, or, where it has more digits than anything here can use, some integer of its sign as useless."""
+    """An integer; of one with more than 30 digits only the first 30, which are out of range as well."""
     digits = text.lstrip("+-").lstrip("0")[:30]
     return int(digits or 0) * (-1 if text.startswith("-") else 1)
 

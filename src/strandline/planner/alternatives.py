@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
@@ -92,7 +92,7 @@ def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
     """True if an operator cannot distinguish two inputs with the same snapshots."""
     if not isinstance(above, TimeWindow | CountWindow | SessionWindow):
         return True
-    if is_point_stream(before) != is_point_stream(after) or granule(before) != granule(after):
+    if is_chronon_stream(before) != is_chronon_stream(after) or granule(before) != granule(after):
         return False
     return not isinstance(above, CountWindow) or keeps_arrival_order(before) == keeps_arrival_order(after)
 
@@ -133,20 +133,20 @@ def improve(plan: Plan, cost: Cost, limit: int = LIMIT) -> SearchResult:
     another: the written order stays where nothing is gained.
     """
     best = PlanCandidate(plan, _finite(cost(plan)))
-    seen, looked_at, beam, waited = {plan}, [best], [best], 0
-    while beam and waited < MAX_ROUNDS_WITHOUT_GAIN and len(looked_at) < limit:
+    seen, costed, beam, rounds_without_gain = {plan}, [best], [best], 0
+    while beam and rounds_without_gain < MAX_ROUNDS_WITHOUT_GAIN and len(costed) < limit:
         fresh: list[PlanCandidate] = []
         for candidate in beam:
             for name, other in neighbours(candidate.plan):
-                if other in seen or len(looked_at) + len(fresh) >= limit:
+                if other in seen or len(costed) + len(fresh) >= limit:
                     continue
                 seen.add(other)
                 fresh.append(PlanCandidate(other, _finite(cost(other)), (*candidate.rules, name)))
-        looked_at += fresh
+        costed += fresh
         beam = sorted(fresh, key=lambda candidate: candidate.cost)[:WIDTH]
         better = bool(beam) and beam[0].cost < best.cost
-        best, waited = (beam[0], 0) if better else (best, waited + 1)
-    others = sorted((other for other in looked_at if other is not best), key=lambda other: other.cost)
+        best, rounds_without_gain = (beam[0], 0) if better else (best, rounds_without_gain + 1)
+    others = sorted((other for other in costed if other is not best), key=lambda other: other.cost)
     return SearchResult(best, tuple(others[:SHOWN]))
 
 

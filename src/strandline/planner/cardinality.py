@@ -69,16 +69,16 @@ class StreamProfile:
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
 
 
-def characteristics(plan: Plan, statistics: StatisticsByStream) -> StreamProfile:
+def estimate_profile(plan: Plan, statistics: StatisticsByStream) -> StreamProfile:
     """Stream profile of the output of a plan."""
-    return estimate_output(plan, tuple(characteristics(source, statistics) for source in sources(plan)), statistics)
+    return estimate_output(plan, tuple(estimate_profile(source, statistics) for source in sources(plan)), statistics)
 
 
 def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: StatisticsByStream) -> StreamProfile:
     """Stream profile of the output of an operator, given those of its inputs."""
     match plan:
         case logical.Scan(stream, _, columns, intervals):
-            return read(statistics.get(stream, StreamStatistics()), columns, intervals)
+            return estimate_scan(statistics.get(stream, StreamStatistics()), columns, intervals)
         case logical.TimeWindow(range_us, slide_us, _):
             return windowed(below[0], range_us, slide_us)
         case logical.CountWindow(partition, rows, _, _):
@@ -91,8 +91,8 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return replace(below[0], length=CHRONON)
         case logical.TopRows(partition, _, limit, _):
             return first_rows(below[0], partition, limit)
-        case logical.Rank(place, partition, _, limit, _):
-            return ranked(below[0], place, partition, limit)
+        case logical.Rank(rank_column, partition, _, limit, _):
+            return ranked(below[0], rank_column, partition, limit)
         case logical.Filter(predicate, _):
             return filtered(below[0], predicate)
         case logical.Map(outputs, _):
@@ -124,7 +124,7 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
 # Estimates per operator, for logical and physical plans alike.
 
 
-def read(statistics: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
+def estimate_scan(statistics: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
     values = {c.id: statistics.values[c.name] for c in columns if c.name in statistics.values}
     return StreamProfile(statistics.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
 

@@ -1,7 +1,7 @@
 """Policy of state segments: LSM compaction, its effect in the steady state, and when a probe goes by time, too.
 
 Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. Their number, the number
-of segments and the write amplification follow from the policy alone: `foreseen` simulates it with counts.
+of segments and the write amplification follow from the policy alone: `forecast_log` simulates it with counts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRIAL_PAIRS = 2**16
 FEW_VALID = 8
 
 _CHANCE: Final = 0.02  # of a batch
-_MOST_BATCHES: Final = 64  # of a life that are played through; a longer one is played in longer batches
+_MAX_BATCHES: Final = 64  # of a validity that are simulated; a longer one is simulated in longer batches
 
 
 def _tier(rows: int) -> int:
@@ -37,7 +37,7 @@ def merge_window(rows: Sequence[int]) -> slice | None:
     """The neighbours that are due to be merged, if any.
 
     A merged segment stays below a third of all rows: rows leave with their whole segment, so one huge segment would
-    keep the dead among the living.
+    retain expired rows.
     """
     total = sum(rows)
     for end in range(len(rows), FAN_IN - 1, -1):
@@ -58,37 +58,37 @@ class LogForecast:
     rewritten: float
 
 
-def foreseen(per_batch: float, batches: float, spread: bool) -> LogForecast:
+def forecast_log(per_batch: float, batches: float, spread: bool) -> LogForecast:
     """Simulate a log that gets `per_batch` rows per batch, each valid for the given number of batches: all equally long
     or, if `spread`, between not at all and twice as long."""
     if per_batch <= 0 or batches <= 0:
         return LogForecast(0.0, 0.0, 0.0)
     per_batch, batches = float(f"{per_batch:.3g}"), float(f"{batches:.3g}")
     longest = 2 * batches if spread else batches
-    coarse = max(1.0, longest / _MOST_BATCHES)
+    coarse = max(1.0, longest / _MAX_BATCHES)
     per_batch, longest = per_batch * coarse, longest / coarse
-    late = _played(per_batch, longest, coarse, spread, True)
+    late = _simulate_log(per_batch, longest, coarse, spread, True)
     if abs(longest - round(longest)) > _CHANCE:
         return late
     # Rows end just when a batch does: whether their segment lives through another batch is a matter of chance.
-    soon = _played(per_batch, longest, coarse, spread, False)
+    soon = _simulate_log(per_batch, longest, coarse, spread, False)
     both = zip(astuple(late), astuple(soon), strict=True)
     return LogForecast(*((one + two) / 2 for one, two in both))
 
 
 @lru_cache(maxsize=4096)
-def _played(per_batch: float, longest: float, coarse: float, spread: bool, late: bool) -> LogForecast:
+def _simulate_log(per_batch: float, longest: float, coarse: float, spread: bool, late: bool) -> LogForecast:
     """The forecast for batches that stand for `coarse` shorter ones each."""
-    play = _Play(per_batch, longest, spread, late)
+    simulation = _LogSimulation(per_batch, longest, spread, late)
     warm, counted = int(2 * longest) + 2, int(longest) + 8
-    steps = [play.step(now) for now in range(warm + counted)][warm:]
+    steps = [simulation.step(now) for now in range(warm + counted)][warm:]
     rows, segments, rewritten = map(float, np.mean(steps, axis=0))
     # In shorter batches each row is rewritten in the lower tiers first.
     more = per_batch * np.log(coarse) / np.log(FAN_IN) if per_batch < LARGEST_MERGE_ROWS else 0.0
     return LogForecast(rows, segments + FAN_IN / 2 * np.log(coarse) / np.log(FAN_IN), (rewritten + more) / coarse)
 
 
-class _Play:
+class _LogSimulation:
     """Segments as the batches that their rows came in, and how many of each were still there when they were written."""
 
     def __init__(self, per_batch: float, longest: float, spread: bool, late: bool) -> None:

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
-from strandline.functions.aggregates import DISPERSIONS, looks_at_members
+from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
-from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, foreseen
+from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, forecast_log
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 from strandline.planner.physical_cardinality import PhysicalProfile, condition_of, matched_fragments
@@ -65,7 +65,7 @@ def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
     spread = flow.stream.spread if spread is None else spread
-    log = foreseen(rate * batch * flow.copies / flow.shards, length / batch, spread)
+    log = forecast_log(rate * batch * flow.copies / flow.shards, length / batch, spread)
     return LogForecast(log.rows * flow.shards, log.segments, log.rewritten * flow.shards)
 
 
@@ -74,7 +74,7 @@ def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
     if flow.stream.length >= LONGEST:
         return
     rate, length = flow.stream.rate * flow.copies, flow.stream.length
-    log = foreseen(rate * batch / flow.shards, 1.0 if flow.cut else length / batch, False)
+    log = forecast_log(rate * batch / flow.shards, 1.0 if flow.cut else length / batch, False)
     work["rewritten"] = log.rewritten * flow.shards / batch
     work["sorted"] = rate if flow.stream.spread else 0.0
 
@@ -126,9 +126,9 @@ def match_state(
     sides = {"semi": (), "full": (left, right)}.get(node.kind, (left,))
     for side in sides:
         alone, matches = unmatched_fraction(pairs, side.stream), _mean_matches(pairs, side)
-        asleep = 1 + math.expm1(-matches) / matches if matches > 1e-9 else 0.0
-        covers = _log(side, pairs.rate / 2 * asleep, pairs.length, batch, True).rows
-        extra += side.stream.valid * (alone + asleep) + covers
+        covered_fraction = 1 + math.expm1(-matches) / matches if matches > 1e-9 else 0.0
+        covers = _log(side, pairs.rate / 2 * covered_fraction, pairs.length, batch, True).rows
+        extra += side.stream.valid * (alone + covered_fraction) + covers
         work["touched"] = work.get("touched", 0.0) + side.stream.valid * alone / batch
         work["covered"] = work.get("covered", 0.0) + pairs.rate
     total = rows + extra
@@ -173,8 +173,8 @@ def aggregate_state(
     per_group = stream.valid / groups
     alive = groups * -math.expm1(-per_group) if node.keys else 1.0
     calls = [call for _, call in node.aggregates]
-    sides = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
-    members = [call for call in calls if looks_at_members(call)]
+    extremes = {(c.function, c.argument.id) for c in calls if c.argument and c.function in ("min", "max")}
+    members = [call for call in calls if needs_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
     candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
@@ -182,20 +182,20 @@ def aggregate_state(
     work["touched"] = alive / batch
     sort_by_end(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
-    work["extreme"] = (first.arriving + candidates / batch) * len(sides)
+    work["extreme"] = (first.arriving + candidates / batch) * len(extremes)
     work["member"] = (first.arriving + staying / batch) * len(members)
-    rows = staying + alive + candidates * len(sides)
+    rows = staying + alive + candidates * len(extremes)
     widths = {c.id: _width(c.type) for c in schema(node.source)}
     read = {*node.keys, *(ref.id for call in calls for ref in call.columns)}
     valid_width = sum(widths[column_id] for column_id in read) + _TIMES / 2
     total_width = sum(widths[key] for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
-    size = staying * valid_width + alive * total_width + candidates * len(sides) * (valid_width + _TIMES / 2)
+    size = staying * valid_width + alive * total_width + candidates * len(extremes) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0
 
 
 def _totals(call: AggregateCall) -> float:
     """Number of running totals of an aggregate, apart from the number of rows."""
-    if call.argument is None or looks_at_members(call) or call.function in ("min", "max"):
+    if call.argument is None or needs_members(call) or call.function in ("min", "max"):
         return 0.0
     sums = _SUMS.get(call.argument.type.name, 1.0)
     if call.function in DISPERSIONS:

@@ -13,7 +13,7 @@ from typing import Final
 from strandline.core.temporal import SECOND
 from strandline.core.types import Schema
 from strandline.logical.catalog import BaseStream, StreamStatistics
-from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, StreamProfile, read
+from strandline.planner.cardinality import LONGEST, RATE, StatisticsByStream, StreamProfile, estimate_scan
 from strandline.planner.cost import width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
@@ -22,7 +22,7 @@ from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered,
 from strandline.planner.physical_cardinality import PhysicalProfile
 from strandline.planner.prices import Prices, load_prices
 
-MOST_FASTER: Final = 100.0
+MAX_SPEEDUP: Final = 100.0
 BATCH_SECONDS: Final = 1.0  # of stream time in a batch, by default
 
 
@@ -85,16 +85,16 @@ def how_much_faster(
     pipeline: Pipeline, statistics: StatisticsByStream, cores: int, prices: Prices | None = None
 ) -> float:
     """By how much all rates may grow until the cores are busy all the time: less than in proportion to what they do
-    now, since windows fill with them. At most `MOST_FASTER`."""
-    low, high = 0.0, math.log(MOST_FASTER)
+    now, since windows fill with them. At most `MAX_SPEEDUP`."""
+    low, high = 0.0, math.log(MAX_SPEEDUP)
     for _ in range(7):
         middle = (low + high) / 2
         faster: dict[str, StreamStatistics] = {}
         for stream in pipeline.streams:
-            profile = statistics.get(stream.name, stream.statistics)
-            faster[stream.name] = replace(profile, rate=(profile.rate or RATE) * math.exp(middle))
+            stream_statistics = statistics.get(stream.name, stream.statistics)
+            faster[stream.name] = replace(stream_statistics, rate=(stream_statistics.rate or RATE) * math.exp(middle))
         low, high = (middle, high) if estimate(pipeline, faster, prices=prices).cost <= cores else (low, middle)
-    return MOST_FASTER if high == math.log(MOST_FASTER) else math.exp(low)
+    return MAX_SPEEDUP if high == math.log(MAX_SPEEDUP) else math.exp(low)
 
 
 class _Walk:
@@ -109,7 +109,7 @@ class _Walk:
         for fragment in sorted(self.pipeline.fragments, key=lambda fragment: fragment.stage):
             profiles: dict[Node, PhysicalProfile] = {}
             for port in ports(fragment.root):
-                profiles[port] = self._enters(port, fragment)
+                profiles[port] = self._profile_input(port, fragment)
             for number, node in enumerate(numbered(fragment.root)):
                 profiles[node] = estimate_output(node, profiles, self.batch)
                 steps[f"{fragment.id}.{number}"] = self._step(node, profiles, fragment)
@@ -121,7 +121,7 @@ class _Walk:
         driving = self._driving(list(reading.values()))
         return Estimates(steps, reading, sending, driving, self.batch, self.pipeline.shards)
 
-    def _enters(self, port: physical.Input, fragment: Fragment) -> PhysicalProfile:
+    def _profile_input(self, port: physical.Input, fragment: Fragment) -> PhysicalProfile:
         if not port.name.startswith(SOURCE):
             return self.inputs[port.name]
         stream = self.streams[port.name.removeprefix(SOURCE)]
@@ -130,7 +130,7 @@ class _Walk:
         return PhysicalProfile(self._read(stream, port.columns), early=early)
 
     def _read(self, stream: BaseStream, columns: Schema) -> StreamProfile:
-        return read(self.statistics.get(stream.name, stream.statistics), columns, stream.has_intervals)
+        return estimate_scan(self.statistics.get(stream.name, stream.statistics), columns, stream.has_intervals)
 
     def _moved(self, mode: physical.Mode, output: PhysicalProfile) -> PhysicalProfile:
         """The output of a fragment after an exchange."""

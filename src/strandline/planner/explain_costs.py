@@ -10,7 +10,7 @@ from typing import Final
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import ColumnRef
 from strandline.planner.cardinality import RATE, VALUES, StatisticsByStream
-from strandline.planner.estimate import MOST_FASTER, Estimate, Estimates
+from strandline.planner.estimate import MAX_SPEEDUP, Estimate, Estimates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import pipeline_lines
 from strandline.planner.physical.graph import SOURCE
@@ -60,7 +60,7 @@ def show_needs(estimates: Estimates, cores: int, faster: float) -> str:
     if share > 1:
         lines.append(f"overloaded: needs {share:.1f}× the {cores} available core{'' if cores == 1 else 's'}")
     else:
-        limit = f"{faster:.2g}×" if faster < MOST_FASTER else "over 100×"
+        limit = f"{faster:.2g}×" if faster < MAX_SPEEDUP else "over 100×"
         lines.append(f"headroom: {limit} the expected input rate" if faster > 1.1 else "headroom: none")
     return "\n".join(lines)
 
@@ -70,7 +70,7 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
     lines = []
     for stream in pipeline.streams:
         stream_statistics = statistics.get(stream.name, StreamStatistics())
-        columns = _asked_for(pipeline, stream.name)
+        columns = _columns_with_estimates(pipeline, stream.name)
         missing = [name for name in columns if name not in stream_statistics.values]
         parts = [f"{RATE:,.0f} rows/s"] if stream_statistics.rate is None else []
         if missing:
@@ -83,20 +83,20 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
     return lines
 
 
-def _asked_for(pipeline: Pipeline, stream: str) -> list[str]:
+def _columns_with_estimates(pipeline: Pipeline, stream: str) -> list[str]:
     """Columns of a stream whose number of distinct values an estimate needs: keys of joins, groups and partitions."""
     copies: dict[str, str] = {}
-    asked: dict[str, None] = {}
+    key_ids: dict[str, None] = {}
     for fragment in pipeline.fragments:
         for port in ports(fragment.root):
             if port.name == f"{SOURCE}{stream}":
                 copies |= {column.id: column.name for column in port.columns}
         for node in numbered(fragment.root):
-            asked |= dict.fromkeys(find_keys(node))
+            key_ids |= dict.fromkeys(find_keys(node))
             if isinstance(node, physical.Project):
                 outputs = node.outputs
                 copies |= {c.id: copies[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in copies}
-    return list(dict.fromkeys(copies[column_id] for column_id in asked if column_id in copies))
+    return list(dict.fromkeys(copies[column_id] for column_id in key_ids if column_id in copies))
 
 
 def short(number: float) -> str:

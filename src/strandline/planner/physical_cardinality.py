@@ -97,7 +97,7 @@ def in_skyband(limit: int, rows: float) -> float:
     return rows if rows <= limit else limit * (1.0 + math.log(rows / limit))
 
 
-def mean_copies(copies: Expression, source: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
+def mean_multiplicity(copies: Expression, source: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
     """Mean multiplicity of a payload after a set operation, over groups whose sides are filled at random."""
     if not (isinstance(source, physical.IncrementalAggregate) and isinstance(source.source, physical.UnionAll)):
         return 1.0

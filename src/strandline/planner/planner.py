@@ -25,7 +25,7 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.planner.prices import Prices
 from strandline.planner.stages import finish, prepare
 
-MIN_IMPROVEMENT: Final = 0.95  # what another plan must cost of the first one to take its place
+MAX_COST_RATIO: Final = 0.95  # another plan must cost less than this part of the first one to replace it
 MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that a search gains nothing noticeable
 ORDERS: Final = 6  # orders of joins that are costed beside the best one
 EXAMINED: Final = 60  # plans of a search
@@ -49,8 +49,8 @@ class PlanningInputs:
 
     def has_statistics(self, plan: Plan) -> bool:
         """Whether anything is declared or was learned of the streams of a plan; else all figures are guesses."""
-        profiles = [self.statistics[name] for name in streams_read(plan) if name in self.statistics]
-        return any(profile.rate is not None or profile.values for profile in profiles)
+        known = [self.statistics[name] for name in streams_read(plan) if name in self.statistics]
+        return any(statistics.rate is not None or statistics.values for statistics in known)
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def _search(
 def _cheaper(first: PlannedQuery, others: Sequence[PlannedQuery]) -> PlannedQuery:
     """The cheapest plan, if it saves enough to take the place of the first one."""
     best = min((first, *others), key=lambda query: query.cost)
-    return best if best.cost < MIN_IMPROVEMENT * first.cost else first
+    return best if best.cost < MAX_COST_RATIO * first.cost else first
 
 
 def _distinct_plans(chosen: PlannedQuery, others: Sequence[PlannedQuery]) -> tuple[PlannedQuery, ...]:

@@ -17,7 +17,7 @@ from typing import Any, Final
 from strandline.core.errors import StrandlineError
 from strandline.planner.joins.rates import JoinCosts
 
-PLACE: Final = "STRANDLINE_COSTS"  # the variable that names a file of constants, or "built-in"
+COSTS_VARIABLE: Final = "STRANDLINE_COSTS"  # the variable that names a file of constants, or "built-in"
 BUILT_IN: Final = "built-in"
 
 # An ordinary join for the join-order search, which ignores segments and widths.
@@ -62,7 +62,7 @@ class Prices:
 
 def load_prices() -> Prices:
     """The prices of this machine if it was calibrated, else the built-in ones."""
-    named = os.environ.get(PLACE)
+    named = os.environ.get(COSTS_VARIABLE)
     if named == BUILT_IN:
         return built_in()
     path = Path(named) if named else calibration_file()
@@ -72,8 +72,8 @@ def load_prices() -> Prices:
         changed = path.stat().st_mtime_ns
     except OSError:
         if named:
-            message = f"{PLACE} names a file that does not exist: {path}"
-            hint = f"Create it with strandline calibrate --out {path}, or unset {PLACE}."
+            message = f"{COSTS_VARIABLE} names a file that does not exist: {path}"
+            hint = f"Create it with strandline calibrate --out {path}, or unset {COSTS_VARIABLE}."
             raise StrandlineError(message, code="bad-costs", hint=hint) from None
         return built_in()
     return _read(path, changed)

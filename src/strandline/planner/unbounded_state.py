@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from strandline.functions.aggregates import looks_at_members
+from strandline.functions.aggregates import needs_members
 from strandline.logical import plan as logical
 from strandline.logical.explain import show_node
 from strandline.logical.plan import Plan
@@ -104,7 +104,7 @@ def _kept_by(node: Plan) -> Iterator[UnboundedState]:
         case logical.Aggregate(keys, aggregates, source):
             if (below := lasting(source)) is None:
                 return
-            if any(looks_at_members(call) for _, call in aggregates):
+            if any(needs_members(call) for _, call in aggregates):
                 yield below
             elif keys:
                 yield UnboundedState(f"totals per distinct {', '.join(keys)}", below.cause)

@@ -160,7 +160,7 @@ def test_rows_that_count_when_they_arrive_cannot_be_judged(duckdb: OracleDatabas
 
 def test_fewer_instants_are_no_success_either(duckdb: OracleDatabase) -> None:
     [verdict] = judged(f"{TRADES} SELECT sym FROM trades [RANGE 5 SECONDS]", duckdb, most=7)
-    assert (verdict.instants, verdict.equal) == (7, True) and verdict.known > 7
+    assert (verdict.instants, verdict.equal) == (7, True) and verdict.total_instants > 7
     assert exit_code([verdict]) == INCOMPLETE
 
 
@@ -175,7 +175,7 @@ def test_a_growing_source_is_compared_as_far_as_it_came(duckdb: OracleDatabase) 
                 ORDERED BY ts IDLE AFTER 1 SECOND;
               SELECT key, COUNT(*) AS n FROM g [RANGE 300 MILLISECONDS] GROUP BY key"""
     [verdict] = judged(text, duckdb, seconds=1.5)
-    assert verdict.equal and verdict.complete and verdict.answered > 20
+    assert verdict.equal and verdict.complete and verdict.instants_with_rows > 20
 
 
 def test_a_run_that_has_come_nowhere_is_no_success(duckdb: OracleDatabase) -> None:
@@ -256,17 +256,20 @@ def test_an_error_at_one_instant_is_found(duckdb: OracleDatabase, monkeypatch: p
 @pytest.mark.parametrize(("name", "library"), [("duckdb", "duckdb"), ("postgresql", "psycopg")])
 def test_a_library_that_is_missing_is_named(name: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, library, None)
-    with pytest.raises(SetupError, match=r"pip install 'strandline\[verify\]'"), scripts.judge(name, "host=nowhere"):
+    with (
+        pytest.raises(SetupError, match=r"pip install 'strandline\[verify\]'"),
+        scripts.open_oracle(name, "host=nowhere"),
+    ):
         pass
 
 
 def test_a_server_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("strandline.apps.verify.server.installed", lambda: None)
-    with pytest.raises(SetupError, match="apt install postgresql"), scripts.judge("postgresql", None):
+    with pytest.raises(SetupError, match="apt install postgresql"), scripts.open_oracle("postgresql", None):
         pass
-    with pytest.raises(SetupError, match="--dsn"), scripts.judge("postgresql", "host=/nowhere/at/all"):
+    with pytest.raises(SetupError, match="--dsn"), scripts.open_oracle("postgresql", "host=/nowhere/at/all"):
         pass
-    with pytest.raises(SetupError, match="duckdb and postgresql"), scripts.judge("oracle", None):
+    with pytest.raises(SetupError, match="duckdb and postgresql"), scripts.open_oracle("oracle", None):
         pass
 
 
@@ -320,7 +323,7 @@ def test_shrinking_ends_when_time_is_up() -> None:
 def test_instants_before_the_first_row_are_not_asked_about(duckdb: OracleDatabase) -> None:
     """SQL has one row for an aggregate without groups at all times; here it begins with the first element."""
     [verdict] = judged(f"{TRADES} SELECT COUNT(*) AS n FROM trades WHERE price > 50", duckdb)
-    assert verdict.equal and verdict.answered == verdict.instants
+    assert verdict.equal and verdict.instants_with_rows == verdict.instants
     [verdict] = judged("CREATE STREAM e (x INT, ts TIMESTAMP) SOURCE rows() ORDERED BY ts; SELECT x FROM e", duckdb)
     assert verdict.equal and verdict.complete and verdict.instants == 0
 
@@ -342,7 +345,7 @@ def test_duckdb_runs_what_is_the_users(duckdb: OracleDatabase) -> None:
     with sl.connect(engine="local", batch_rows=1, shards=2) as ours:
         users.bring(ours.catalog)
         verdicts = scripts.verify(ours, OF_THE_USER, duckdb)
-    assert [(v.unchecked, v.equal, v.answered > 3) for v in verdicts] == [(None, True, True)] * 3
+    assert [(v.unchecked, v.equal, v.instants_with_rows > 3) for v in verdicts] == [(None, True, True)] * 3
 
 
 def test_a_function_that_is_defined_anew_is_taken_anew(duckdb: OracleDatabase) -> None:

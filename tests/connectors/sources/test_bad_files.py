@@ -26,7 +26,7 @@ from strandline.core.errors import ParseError, SourceError
 from strandline.core.types import INT, TIMESTAMP, VARCHAR
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.logical.catalog import BadInputPolicy, BaseStream, SourceCall
+from strandline.logical.catalog import BadInputPolicy, BaseStream, ConnectorCall
 from strandline.runtime.bad_input import check_bad_input
 from strandline.runtime.watermark import SourceStatus, check_balance
 
@@ -106,7 +106,7 @@ ODD_LINES = [
 
 
 def test_whether_a_line_is_accepted_depends_on_that_line_alone() -> None:
-    stream = BaseStream("s", (("k", INT), ("v", VARCHAR), ("ts", TIMESTAMP)), SourceCall("file"), "ts")
+    stream = BaseStream("s", (("k", INT), ("v", VARCHAR), ("ts", TIMESTAMP)), ConnectorCall("file"), "ts")
 
     def verdicts(lines: list[bytes]) -> list[object]:
         """What becomes of each line: its row, or why it is none."""
@@ -174,7 +174,7 @@ def write(path: Path, *lines: str) -> Path:
 @pytest.mark.parametrize("beginning", [b"\x1f\x8b", b"(\xb5/\xfd", b"\x78\x9c", gzip.compress(b'{"k": 3}', mtime=0)])
 def test_lines_are_not_decompressed(tmp_path: Path, beginning: bytes) -> None:
     """Polars takes what begins like a compressed file for one."""
-    stream = BaseStream("s", (("k", INT),), SourceCall("file"), None)
+    stream = BaseStream("s", (("k", INT),), ConnectorCall("file"), None)
     data = beginning.replace(b"\n", b"") + b'\n{"k": 1}'
     chunks = list(conform_lines(data, stream, "x", pl.int_range(2, eager=True)))
     assert [row for chunk in chunks for row in chunk.rows.get_column("k").to_list()] == [1]
@@ -487,7 +487,9 @@ def test_a_restart_decides_alike_and_another_clause_goes_on(tmp_path: Path) -> N
 
 
 def test_a_share_needs_a_hundred_rows() -> None:
-    stream = BaseStream("s", (("k", INT),), SourceCall("file"), None, bad_input=BadInputPolicy(True, most_share=0.01))
+    stream = BaseStream(
+        "s", (("k", INT),), ConnectorCall("file"), None, bad_input=BadInputPolicy(True, most_share=0.01)
+    )
     check_bad_input(stream, SourceStatus("s", rows=98, rejected=1, read=99))
     with pytest.raises(SourceError):
         check_bad_input(stream, SourceStatus("s", rows=98, rejected=2, read=100))

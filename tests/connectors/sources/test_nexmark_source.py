@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.connectors.sources import clock as sources_clock
 from strandline.connectors.sources.auctions import KINDS
-from strandline.connectors.sources.base import Source, known_rows, open_source
+from strandline.connectors.sources.base import Source, open_source, source_schema
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import BEFORE_ALL, MILLISECOND, SECOND, instant
-from strandline.logical.catalog import Argument, BaseStream, SourceCall
+from strandline.logical.catalog import Argument, BaseStream, ConnectorCall
 from strandline.runtime.kernels.batch import FROM
 
 EVENTS = 500_000
@@ -27,8 +27,8 @@ START = instant("2015-07-15 00:00:00")
 
 
 def source(kind: str, **options: Argument) -> Source:
-    call = SourceCall("nexmark", (kind,), options)
-    known = known_rows(call)
+    call = ConnectorCall("nexmark", (kind,), options)
+    known = source_schema(call)
     assert known is not None
     return open_source(BaseStream(kind, known.columns, call, known.time_column, known.disorder_us))
 

@@ -16,7 +16,7 @@ from strandline.core.errors import Span
 from strandline.core.temporal import BEFORE_ALL, FOREVER
 from strandline.core.types import BIGINT, TIMESTAMP, VARCHAR
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import lower
@@ -41,7 +41,7 @@ class PartitionedSource(Source):
     def __init__(
         self, partitions: Partitions, disorder: int, rounds: Sequence[Sequence[int]], resting: Mapping[int, set[int]]
     ) -> None:
-        super().__init__(BaseStream("s", COLUMNS, SourceCall("test"), "ts", disorder), None)
+        super().__init__(BaseStream("s", COLUMNS, ConnectorCall("test"), "ts", disorder), None)
         self.rows = partitions
         self.resting = resting
         self.reads: list[tuple[int, int, int, int]] = []  # round, partition, from, to

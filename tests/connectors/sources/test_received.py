@@ -13,9 +13,9 @@ from strandline.connectors.sources import received_log as received_module
 from strandline.connectors.sources.received_log import BATCHES_KEPT, ReceivedLog
 from strandline.core.errors import StrandlineError
 from strandline.core.types import BIGINT
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 
-STREAM = BaseStream("s", (("n", BIGINT),), SourceCall("socket"), "n")
+STREAM = BaseStream("s", (("n", BIGINT),), ConnectorCall("socket"), "n")
 
 
 def line(number: int) -> bytes:

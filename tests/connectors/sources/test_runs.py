@@ -15,7 +15,7 @@ from strandline.connectors.sources.dataframe import DataFrameSource
 from strandline.connectors.sources.journal import Journal
 from strandline.core.errors import SourceError
 from strandline.core.types import BIGINT, INT
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 
 COLUMNS = (("t", BIGINT), ("n", INT))
 
@@ -63,7 +63,7 @@ def test_what_was_read_is_forgotten_and_asking_for_it_is_refused(tmp_path: Path)
     writer = Journal(tmp_path / "rows", may_be_truncated=True)
     for number in range(6):
         writer.append_batch(number, 2, tables(2))
-    source = DataFrameSource(BaseStream("s", COLUMNS, SourceCall("dataframe"), "t"), tmp_path)
+    source = DataFrameSource(BaseStream("s", COLUMNS, ConnectorCall("dataframe"), "t"), tmp_path)
 
     class Quiet:
         def check(self) -> None: ...

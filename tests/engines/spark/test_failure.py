@@ -18,7 +18,7 @@ from strandline.core.types import BIGINT
 from strandline.database.database import Database
 from strandline.engines.spark.failure import explain_failure, new_secret, seal_error
 from strandline.engines.spark.offset_server import OffsetServer
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.pipeline import RunningPipeline
@@ -69,7 +69,7 @@ def test_what_is_no_error_is_refused(data: object) -> None:
 
 
 def test_the_planner_hears_only_those_who_know_the_secret(tmp_path: Path) -> None:
-    stream = BaseStream("s", (("k", BIGINT),), SourceCall("rows", ([1],)), None)
+    stream = BaseStream("s", (("k", BIGINT),), ConnectorCall("rows", ([1],)), None)
     secret = new_secret()
     lease = Lease.acquire(tmp_path)
     chain = CheckpointChain(tmp_path, lease)

@@ -15,7 +15,7 @@ from test_recovery import batch_records, kill_tree, wait_for
 
 from strandline.connectors.sources.base import open_source
 from strandline.core.types import BIGINT, TIMESTAMP
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.shedding.sampler import drop
 
 RATE, TOTAL, START = 20_000, 240_000, "2026-01-01"
@@ -43,7 +43,7 @@ def batches(checkpoint: Path) -> list[tuple[int, int, dict[str, float]]]:
 def rows_of(checkpoint: Path, start: int, end: int) -> pl.DataFrame:
     options: dict[str, Any] = {"rows_per_second": RATE, "total": TOTAL, "keys": 50, "start": START}
     columns = (("key", BIGINT), ("value", BIGINT), ("ts", TIMESTAMP))
-    stream = BaseStream("s", columns, SourceCall("rate", (), options), "ts")
+    stream = BaseStream("s", columns, ConnectorCall("rate", (), options), "ts")
     source = open_source(stream, checkpoint / "sources" / "s")
     return pl.concat([chunk.rows for chunk in source.read(start, end, frozenset({"key", "value"}))])
 

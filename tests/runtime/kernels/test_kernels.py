@@ -33,16 +33,18 @@ INSTANTS = st.integers(0, 8)
 def test_states_are_merged_in_order(sizes: list[int]) -> None:
     """Texts side by side: every state shows what it was merged from, and in which order."""
     texts = [chr(ord("a") + n % 26) for n in range(sum(sizes))]
-    states = States((pa.array(texts, pa.large_string()),), alone=True)
+    states = States((pa.array(texts, pa.large_string()),), is_single=True)
     segments = [texts[sum(sizes[:n]) : sum(sizes[: n + 1])] for n in range(len(sizes))]
 
     def merge(one: States, two: States) -> States:
         assert len(one) == len(two) > 0, "nobody is called for nothing"
-        return States((pc.binary_join_element_wise(one.seen, two.seen, pa.scalar("", pa.large_string())),), alone=True)
+        return States(
+            (pc.binary_join_element_wise(one.argument, two.argument, pa.scalar("", pa.large_string())),), is_single=True
+        )
 
     sizes_of = np.array(sizes, np.int64)
-    assert folded(states, sizes_of, merge).seen.to_pylist() == ["".join(segment) for segment in segments]
-    assert running(states, sizes_of, merge).seen.to_pylist() == [
+    assert folded(states, sizes_of, merge).argument.to_pylist() == ["".join(segment) for segment in segments]
+    assert running(states, sizes_of, merge).argument.to_pylist() == [
         "".join(segment[: n + 1]) for segment in segments for n in range(len(segment))
     ]
 

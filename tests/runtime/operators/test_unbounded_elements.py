@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 from strandline.core.types import DOUBLE, INT, VARCHAR
-from strandline.logical.properties.temporal import lasts
+from strandline.logical.properties.temporal import never_expires
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.lowering import lower
 from strandline.planner.stages import optimize
@@ -57,6 +57,6 @@ def test_the_short_way_is_taken_where_nothing_ends() -> None:
 @pytest.mark.parametrize("window", ["[RANGE 5 MICROSECONDS]", "[ROWS 3]", ""])
 def test_it_is_not_taken_where_something_may_end(window: str) -> None:
     stream = arrange("s", COLUMNS, [], 0)
-    assert not lasts(bind(f"SELECT k FROM s {window}", [stream]))
+    assert not never_expires(bind(f"SELECT k FROM s {window}", [stream]))
     assert "FirstOccurrence" not in physical(f"SELECT k, COUNT(DISTINCT x) AS n FROM s {window} GROUP BY k")
     assert "ChangeStream insert" in physical(f"ISTREAM(SELECT k FROM s {window})")

@@ -34,7 +34,7 @@ from strandline.core.durable import write_file
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.lowering import lower
@@ -218,7 +218,7 @@ def _reading() -> Iterator[Sample]:
         with TemporaryDirectory(prefix="strandline-calibrate-") as directory:
             path = Path(directory) / "a.parquet"
             made.rows(0, rows / 1000).select(name for name, _ in made.columns).write_parquet(path)
-            stream = BaseStream("a", made.columns, SourceCall("file", (str(path),)), "t")
+            stream = BaseStream("a", made.columns, ConnectorCall("file", (str(path),)), "t")
             source = open_source(stream, Path(directory) / "log")
             at, _ = source.advance(0, rows)
             began = time.process_time()

@@ -16,7 +16,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.temporal import SECOND, instant
 from strandline.core.types import BIGINT, DOUBLE, TIMESTAMP, Type
-from strandline.logical.catalog import BaseStream, Catalog, SourceCall, StreamStatistics
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall, StreamStatistics
 from strandline.logical.plan import Plan
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Pipeline, ports
@@ -50,7 +50,7 @@ class GeneratedStream:
     @property
     def stream(self) -> BaseStream:
         return BaseStream(
-            self.name, self.columns, SourceCall("made"), "t", statistics=StreamStatistics(self.rate, self.keys)
+            self.name, self.columns, ConnectorCall("made"), "t", statistics=StreamStatistics(self.rate, self.keys)
         )
 
     def rows(self, number: int, seconds: float) -> pl.DataFrame:
@@ -144,11 +144,11 @@ class TimedRun:
                     inputs[port.name] = waiting[port.name]
             out = self.runners[fragment.id].step(inputs, Watermark(until, START))
             began = time.process_time()
-            box = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
-            box.route(fragment.route, out.frame)
-            box.close()
+            output = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
+            output.route(fragment.route, out.frame)
+            output.close()
             if isinstance(fragment.route, physical.ExchangeTo):
-                for message in decode(encode(box.by_shard.get(0, []))):
+                for message in decode(encode(output.by_shard.get(0, []))):
                     waiting[message.name] = Batch(message.frame)
             else:
                 self.results += len(out)

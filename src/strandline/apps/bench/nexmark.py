@@ -26,7 +26,7 @@ from strandline.connectors.sources.auctions import KINDS
 from strandline.connectors.sources.base import open_source
 from strandline.core.errors import StrandlineError
 from strandline.database.script import read_script, start_script
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.runtime.kernels.batch import FROM
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def write_events(directory: Path, events: int) -> Path:
     for kind, columns in KINDS.items():
         kind_directory = directory / kind
         kind_directory.mkdir(parents=True, exist_ok=True)
-        call = SourceCall("nexmark", (kind,), {"events": events, "rate": RATE})
+        call = ConnectorCall("nexmark", (kind,), {"events": events, "rate": RATE})
         stream = BaseStream(kind, tuple((name, type_) for name, (type_, _) in columns.items()), call, "date_time")
         source = open_source(stream)
         for number in range(FILES):

@@ -39,7 +39,7 @@ class BenchQuery:
 
 
 _W: Final = "WINDOW(RANGE {w} SECONDS)"
-QUESTIONS: Final[Mapping[str, BenchQuery]] = {
+QUERIES: Final[Mapping[str, BenchQuery]] = {
     "bids of watched auctions": BenchQuery(
         (BIDS, CLICKS, AUCTIONS), 2,
         f"SELECT b.price, c.seconds, a.reserve FROM bids {_W} b JOIN clicks {_W} c ON b.auction = c.auction"
@@ -69,16 +69,16 @@ QUESTIONS: Final[Mapping[str, BenchQuery]] = {
 }  # fmt: skip
 
 
-def run_question(question: BenchQuery, repeat: int) -> Figures:
+def run_query(query: BenchQuery, repeat: int) -> Figures:
     """Both orders of a query: milliseconds of CPU per second, and whether the results agree."""
-    statistics = statistics_of(question.streams)
-    streams = [made.stream for made in question.streams]
-    plan = bound(question.text.replace("{w}", f"{question.window:g}"), question.streams)
-    figures: Figures = {"window_s": question.window}
+    statistics = statistics_of(query.streams)
+    streams = [made.stream for made in query.streams]
+    plan = bound(query.text.replace("{w}", f"{query.window:g}"), query.streams)
+    figures: Figures = {"window_s": query.window}
     results = set()
     chosen = plan_query("q", plan, PlanningInputs(streams, statistics, load_prices(), 1))
     for name, pipeline in (("text", lower("q", as_written(plan), streams, 1)), ("chosen", chosen.physical)):
-        best = measure(pipeline, question.streams, question.window, 1.0, repeat)
+        best = measure(pipeline, query.streams, query.window, 1.0, repeat)
         results.add(best.result)
         figures |= {
             f"{name}_ms": round(1000 * best.seconds, 2),
@@ -91,8 +91,8 @@ def run_question(question: BenchQuery, repeat: int) -> Figures:
 def run_orders(bench: Bench) -> Figures:
     """Joins of streams with skewed rates, in the order of the text and in the order that the planner chooses."""
     measurements = []
-    for name in bench.chosen(QUESTIONS):
-        figures = {"query": name, **run_question(QUESTIONS[name], bench.repeat)}
+    for name in bench.chosen(QUERIES):
+        figures = {"query": name, **run_query(QUERIES[name], bench.repeat)}
         bench.say(f"{name}: {figures['ratio']} times")
         measurements.append(figures)
     return {"bench": "orders", "orders": measurements, "same_answer": None}

@@ -305,7 +305,7 @@ def latency(bench: Bench) -> Figures:
                FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS) WHERE a.key = b.key"""
     delays: list[np.ndarray[Any, Any]] = []
 
-    def heard(batch: int, table: pa.Table) -> None:
+    def record_delays(batch: int, table: pa.Table) -> None:
         now = time.time() * SECOND
         delays.append(now - table["valid_from"].cast(pa.int64()).to_numpy())
 
@@ -318,7 +318,7 @@ def latency(bench: Bench) -> Figures:
             database.sql(
                 streams if measuring else streams.replace(f"total => {total}", f"total => {min(total, 3 * rate)}")
             )
-            query: Query = database.sql(sql, sink=Callback(heard), name="q")
+            query: Query = database.sql(sql, sink=Callback(record_delays), name="q")
             query.await_end()
     ours = _delays("strandline", np.concatenate(delays), cost)
     batches = [d["triggerExecution"] for d in query.batch_durations()]
@@ -334,7 +334,7 @@ def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
     delays: list[np.ndarray[Any, Any]] = []
     seen = threading.Event()
 
-    def heard(frame: DataFrame, _: int) -> None:
+    def record_delays(frame: DataFrame, _: int) -> None:
         column = frame.select(F.unix_micros(F.greatest("ts", "us")).alias("at")).toArrow()["at"].to_numpy()
         if len(column):
             delays.append(time.time() * SECOND - column)
@@ -352,7 +352,7 @@ def _spark_latency(bench: Bench, total: int, rate: int) -> Figures:
     joined = side(1, "ts", "k").join(side(2, "us", "j"), near)
     with bench.settings({"spark.sql.shuffle.partitions": "2"}), measured() as cost:
         checkpoint = str(bench.fresh("spark-latency"))
-        query = joined.writeStream.foreachBatch(heard).option("checkpointLocation", checkpoint).start()
+        query = joined.writeStream.foreachBatch(record_delays).option("checkpointLocation", checkpoint).start()
         seen.wait(120)
         delays.clear()
         time.sleep(max(total / rate, 1))

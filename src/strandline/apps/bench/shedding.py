@@ -218,8 +218,8 @@ def _cheapest_plan() -> Iterator[None]:
     """Plans are made as if nothing were dropped."""
     planning_inputs = Database._planning_inputs
 
-    def without_limits(database: Database, sampling_rates: Mapping[str, float | None], shards: int) -> PlanningInputs:
-        return replace(planning_inputs(database, sampling_rates, shards), limits={})
+    def without_limits(database: Database, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
+        return replace(planning_inputs(database, max_dropped, shards), limits={})
 
     with patch.object(Database, "_planning_inputs", without_limits):
         yield

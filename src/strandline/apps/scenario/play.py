@@ -60,11 +60,11 @@ def play(scenario: Scenario, database: Database, patience: float = 60.0) -> list
     for group in connected_groups(script.queries):
         exact = [replace(query, sink=Memory(keep=None), shedding=None) for query in group]
         queries |= {query.name.lower(): query for query in database.start(exact, None)}
-    return _Stage(database, queries, scenario, patience).play()
+    return _ScenarioRun(database, queries, scenario, patience).play()
 
 
 @dataclass(slots=True)
-class _Stage:
+class _ScenarioRun:
     database: Database
     queries: Mapping[str, Query]
     scenario: Scenario

@@ -1,4 +1,4 @@
-"""The dot commands. To add one, write a function under `@verb`: help, completion and the test of the docs see it."""
+"""The dot commands. To add one, write a function under `@command`: help, completion and the test of the docs see it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.text import Text
 
 from strandline.apps.shell.graph import draw
 from strandline.apps.shell.inputs import functions
-from strandline.apps.shell.session import MOST_PRINTED, Session, SessionQuery
+from strandline.apps.shell.session import MAX_PRINTED_ROWS, Session, SessionQuery
 from strandline.apps.shell.views import FORMS, Form
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.table import TextTable
@@ -28,7 +28,7 @@ from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 # Completions for an argument.
-Takes: TypeAlias = Literal["query", "form", "switch", "stream", "verb", "sql"]
+Takes: TypeAlias = Literal["query", "form", "switch", "stream", "command", "sql"]
 Action: TypeAlias = Callable[[Session, "Rest"], None]
 
 
@@ -64,14 +64,14 @@ class Command:
     act: Action
 
 
-VERBS: Final[dict[str, Command]] = {}
+COMMANDS: Final[dict[str, Command]] = {}
 
 
-def verb(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action], Action]:
+def command(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action], Action]:
     """Make a function a dot command."""
 
     def register(act: Action) -> Action:
-        VERBS[name] = Command(name, f"{name} {usage}".rstrip(), summary, takes, act)
+        COMMANDS[name] = Command(name, f"{name} {usage}".rstrip(), summary, takes, act)
         return act
 
     return register
@@ -80,9 +80,9 @@ def verb(name: str, usage: str, summary: str, *takes: Takes) -> Callable[[Action
 def perform(session: Session, text: str) -> None:
     """Run a dot command."""
     name = text.split(maxsplit=1)[0].rstrip(";")
-    command = VERBS.get(name.lower())
+    command = COMMANDS.get(name.lower())
     if command is None:
-        near = difflib.get_close_matches(name.lower(), VERBS, n=1)
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1)
         raise StrandlineError(
             f"unknown command {name}",
             code="unknown-command",
@@ -102,10 +102,10 @@ _HOW: Final = (
 # ---- help and leaving ------------------------------------------------------------------------------------------------
 
 
-@verb(".help", "[command]", "list commands", "verb")
+@command(".help", "[command]", "list commands", "command")
 def help_(session: Session, arguments: Rest) -> None:
     names = [word if word.startswith(".") else f".{word}" for word in arguments.words()]
-    commands = [VERBS[word] for word in names if word in VERBS] or list(VERBS.values())
+    commands = [COMMANDS[word] for word in names if word in COMMANDS] or list(COMMANDS.values())
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for item in commands:
         table.add_row(Text(item.usage, style="bold"), item.summary)
@@ -114,7 +114,7 @@ def help_(session: Session, arguments: Rest) -> None:
         session.show(Text("\n" + _HOW))
 
 
-@verb(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
+@command(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
 def quit_(session: Session, arguments: Rest) -> None:
     session.leaving = True
 
@@ -122,7 +122,7 @@ def quit_(session: Session, arguments: Rest) -> None:
 # ---- what there is ---------------------------------------------------------------------------------------------------
 
 
-@verb(".queries", "", "list queries with state, rates and progress")
+@command(".queries", "", "list queries with state, rates and progress")
 def queries(session: Session, arguments: Rest) -> None:
     rows = [_query_row(entry) for entry in session.entries]
     names: tuple[str, ...] = ("id", "name", "state", "in", "out", "rate in", "progress", "query")
@@ -155,7 +155,7 @@ def _reached(progress: Instant) -> str:
     return {BEFORE_ALL: "", FOREVER: "complete"}.get(progress, show_instant(progress))
 
 
-@verb(".streams", "[name]", "list streams and views, or describe one", "stream")
+@command(".streams", "[name]", "list streams and views, or describe one", "stream")
 def streams(session: Session, arguments: Rest) -> None:
     if arguments:
         session.sql(f"DESCRIBE {arguments.words()[0]}", look=False)
@@ -170,7 +170,7 @@ def streams(session: Session, arguments: Rest) -> None:
         session.say("no stream was declared")
 
 
-@verb(".functions", "[part of a name]", "list functions and aggregates")
+@command(".functions", "[part of a name]", "list functions and aggregates")
 def functions_(session: Session, arguments: Rest) -> None:
     part = arguments.plain().lower()
     rows = [(name, doc) for name, doc in sorted(functions().items()) if part in name]
@@ -180,7 +180,7 @@ def functions_(session: Session, arguments: Rest) -> None:
         session.say(f'no function name contains "{part}"')
 
 
-@verb(".metrics", "[q]", "show query metrics", "query")
+@command(".metrics", "[q]", "show query metrics", "query")
 def metrics(session: Session, arguments: Rest) -> None:
     entry = _entry(session, arguments)
     entry.meter.look()
@@ -198,7 +198,7 @@ def _shown(name: str, value: object) -> str:
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-@verb(".log", "", "show the path of Spark's log")
+@command(".log", "", "show the path of Spark's log")
 def log(session: Session, arguments: Rest) -> None:
     path = session.database.log_file
     if path is not None:
@@ -212,7 +212,7 @@ def log(session: Session, arguments: Rest) -> None:
 # ---- plans -----------------------------------------------------------------------------------------------------------
 
 
-@verb(".explain", "[q | SELECT …]", "show the plan of a running query or of a SELECT", "query", "sql")
+@command(".explain", "[q | SELECT …]", "show the plan of a running query or of a SELECT", "query", "sql")
 def explain(session: Session, arguments: Rest) -> None:
     if len(arguments.words()) <= 1:
         entry = _entry(session, arguments)
@@ -228,7 +228,7 @@ def explain(session: Session, arguments: Rest) -> None:
         raise
 
 
-@verb(".graph", "[q]", "draw the plan of a query with its row counts", "query")
+@command(".graph", "[q]", "draw the plan of a query with its row counts", "query")
 def graph(session: Session, arguments: Rest) -> None:
     entry = _entry(session, arguments)
     session.show(draw(entry.query, entry.meter))
@@ -240,7 +240,7 @@ def graph(session: Session, arguments: Rest) -> None:
 _TAILED: Final = "[q] [table | changes | rows | AT TIMESTAMP t]"
 
 
-@verb(".tail", _TAILED, "show a result, live or at a past instant", "query", "form")
+@command(".tail", _TAILED, "show a result, live or at a past instant", "query", "form")
 def tail(session: Session, arguments: Rest) -> None:
     words = arguments.words()
     named = bool(words) and words[0].lower() not in (*FORMS, "at")
@@ -285,13 +285,13 @@ def _instant(arguments: Rest, first: int, span: Span) -> Instant:
         ) from None
 
 
-@verb(".last", "[q]", "print the latest result in full", "query")
+@command(".last", "[q]", "print the latest result in full", "query")
 def last(session: Session, arguments: Rest) -> None:
     entry = _entry(session, arguments)
-    session.print_now(entry, entry.form, MOST_PRINTED)
+    session.print_now(entry, entry.form, MAX_PRINTED_ROWS)
 
 
-@verb(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
+@command(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
 def why(session: Session, arguments: Rest) -> None:
     session.say(_entry(session, arguments).query.why())
 
@@ -299,7 +299,7 @@ def why(session: Session, arguments: Rest) -> None:
 # ---- running ---------------------------------------------------------------------------------------------------------
 
 
-@verb(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
+@command(".start", "stream", "run the query behind CREATE STREAM … AS, and show its result", "stream")
 def start(session: Session, arguments: Rest) -> None:
     if not arguments:
         raise _usage(arguments, ".start needs the name of a stream", "`.streams` lists them.")
@@ -308,7 +308,7 @@ def start(session: Session, arguments: Rest) -> None:
     session.follow(session, lambda: session.start_named(name), None)
 
 
-@verb(".stop", "q", "stop a query; its results stay available", "query")
+@command(".stop", "q", "stop a query; its results stay available", "query")
 def stop(session: Session, arguments: Rest) -> None:
     if not arguments:
         raise _usage(arguments, ".stop needs a query", "`.queries` lists them, `.stop all` stops all.")
@@ -323,14 +323,14 @@ def stop(session: Session, arguments: Rest) -> None:
         session.say(f"{entry.label} is stopped")
 
 
-@verb(".read", "file.sql", "run the statements of a file, its queries in the background")
+@command(".read", "file.sql", "run the statements of a file, its queries in the background")
 def read(session: Session, arguments: Rest) -> None:
     if not arguments:
         raise _usage(arguments, ".read needs a file")
     session.read(Path(arguments.plain().strip("'\"")))
 
 
-@verb(".timing", "[on | off]", "toggle statement timing", "switch")
+@command(".timing", "[on | off]", "toggle statement timing", "switch")
 def timing(session: Session, arguments: Rest) -> None:
     word = arguments.plain().lower()
     if word not in ("", "on", "off"):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from strandline.apps.shell.commands import VERBS, Command
+from strandline.apps.shell.commands import COMMANDS, Command
 from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.views import FORMS
@@ -55,13 +55,13 @@ class Words(Completer):
     def for_verb(self, before: str) -> Iterable[Candidate]:
         name, blank, arguments = before.partition(" ")
         if not blank:
-            return [Candidate(verb.name, verb.summary) for verb in VERBS.values()]
-        verb = VERBS.get(name.lower())
-        return self._arguments(verb, arguments) if verb is not None else ()
+            return [Candidate(command.name, command.summary) for command in COMMANDS.values()]
+        command = COMMANDS.get(name.lower())
+        return self._arguments(command, arguments) if command is not None else ()
 
-    def _arguments(self, verb: Command, arguments: str) -> Iterator[Candidate]:
+    def _arguments(self, command: Command, arguments: str) -> Iterator[Candidate]:
         first = " " not in arguments.lstrip()
-        for kind in verb.takes:
+        for kind in command.takes:
             match kind:
                 case "query" if first:
                     yield from (Candidate(entry.id, shorten_line(entry.text, 50)) for entry in self.session.entries)
@@ -73,8 +73,8 @@ class Words(Completer):
                     yield from (Candidate(word, "") for word in ("on", "off"))
                 case "stream" if first:
                     yield from self._streams()
-                case "verb" if first:
-                    yield from (Candidate(other.name, other.summary) for other in VERBS.values())
+                case "command" if first:
+                    yield from (Candidate(other.name, other.summary) for other in COMMANDS.values())
                 case "sql" if not first:
                     yield from self.for_sql(arguments, arguments, _WORD.search(arguments)[0])  # type: ignore[index]
 

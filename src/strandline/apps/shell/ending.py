@@ -19,17 +19,17 @@ class Ending:
     """Tracks the active application, and whether its end was requested."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._on_screen: list[Application[Any]] = []
 
     @contextmanager
-    def heeded(self) -> Iterator[None]:
+    def handle_signals(self) -> Iterator[None]:
         """Handle TERM signals, in place of the earlier handler."""
         before = signal.getsignal(signal.SIGTERM)
 
         def stop(number: int, frame: FrameType | None) -> None:
-            self.asked = True
-            if not self._ask() and callable(before):
+            self.requested = True
+            if not self._request_exit() and callable(before):
                 before(number, frame)
 
         signal.signal(signal.SIGTERM, stop)
@@ -47,7 +47,7 @@ class Ending:
         finally:
             self._on_screen.remove(app)
 
-    def _ask(self) -> bool:
+    def _request_exit(self) -> bool:
         app = self._on_screen[-1] if self._on_screen else None
         if app is None or app.loop is None or not app.is_running:
             return False

@@ -48,15 +48,15 @@ class ResultFollower:
 
     def look(self) -> None:
         """Process the new chunks."""
-        came = self.query.pieces(self._pieces)
-        if not came.tables and came.watermark == self.progress:
+        chunks = self.query.pieces(self._pieces)
+        if not chunks.tables and chunks.watermark == self.progress:
             return
-        if came.reset:
+        if chunks.reset:
             self.passed_over = True
-            self._begin(came.since)
-        self._pieces = came.number
-        new = self._frame(came.tables)
-        before, progress = self._noted, came.watermark
+            self._begin(chunks.since)
+        self._pieces = chunks.number
+        new = self._frame(chunks.tables)
+        before, progress = self._noted, chunks.watermark
         self.progress = self._noted = progress
         self._open, previously_open = pl.concat([self._open, new]), self._open
         since = self._close_look_since(new, before)

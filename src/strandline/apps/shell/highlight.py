@@ -9,7 +9,7 @@ from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.formatted_text.utils import split_lines
 from prompt_toolkit.lexers import Lexer
 
-from strandline.apps.shell.inputs import KEYWORDS, functions, readable_tokens, verb_of
+from strandline.apps.shell.inputs import KEYWORDS, command_of, functions, readable_tokens
 from strandline.sql.lexer import Kind, Token
 
 _UNFINISHED = {"'": "class:text", "/": "class:comment"}  # by how it begins
@@ -24,8 +24,8 @@ class Colours(Lexer):
 
 def coloured(text: str) -> StyleAndTextTuples:
     """The text in parts, each with its style; together they are the text."""
-    if verb_of(text) is not None:
-        return [("class:verb", text)]
+    if command_of(text) is not None:
+        return [("class:command", text)]
     tokens, stop = readable_tokens(text)
     pieces: StyleAndTextTuples = []
     at = 0

@@ -10,7 +10,7 @@ from strandline.core.errors import ParseError
 from strandline.core.temporal import UNITS
 from strandline.sql.binder.scaled_aggregates import SCALED
 from strandline.sql.lexer import RESERVED, Kind, Token, tokenize, words
-from strandline.sql.parser.statements import LISTS, STATEMENTS
+from strandline.sql.parser.statements import SHOW_KINDS, STATEMENTS
 from strandline.sql.parser.types import TYPE_NAMES
 
 # Words of the grammar in docs/language.md other than reserved words, statements, types and units; a test compares.
@@ -22,11 +22,11 @@ _FURTHER: Final = words(
         OFF ANALYZE WHY SECRET BAD INPUT SKIP STOP"""
 )
 KEYWORDS: Final = frozenset(
-    {*RESERVED, *STATEMENTS, *LISTS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
+    {*RESERVED, *STATEMENTS, *SHOW_KINDS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
 )
 # Words that end a session or ask for help in shells of all kinds.
-LEAVING = ("exit", "quit", "bye", "\\q", ":q")
-ASKING = ("help", "?", "\\?", "\\h")
+QUIT_WORDS = ("exit", "quit", "bye", "\\q", ":q")
+HELP_WORDS = ("help", "?", "\\?", "\\h")
 
 
 @cache
@@ -40,20 +40,20 @@ def functions() -> dict[str, str]:
     return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()} | SCALED
 
 
-def verb_of(text: str) -> str | None:
+def command_of(text: str) -> str | None:
     """The dot command that an input is, spelled out; None for SQL."""
     stripped = text.strip()
     plain = stripped.rstrip(";").rstrip().lower()
-    if plain in LEAVING:
+    if plain in QUIT_WORDS:
         return ".quit"
-    if plain in ASKING:
+    if plain in HELP_WORDS:
         return ".help"
     return stripped if stripped.startswith(".") and not stripped[1:2].isdigit() else None
 
 
 def is_whole(text: str) -> bool:
     """True if the input is complete: a dot command is a line, a statement ends with a semicolon."""
-    if not text.strip() or verb_of(text) is not None:
+    if not text.strip() or command_of(text) is not None:
         return True
     try:
         tokens = tokenize(text)
@@ -81,7 +81,7 @@ def split(text: str) -> Iterator[str]:
     sql: list[str] = []
     for line in text.splitlines():
         waiting = "\n".join(sql)
-        if verb_of(line) is not None and (not waiting.strip() or is_whole(waiting)):
+        if command_of(line) is not None and (not waiting.strip() or is_whole(waiting)):
             if waiting.strip():
                 yield waiting
             sql = []

@@ -37,9 +37,9 @@ def run_shell(startup: Startup, first: Path | None) -> int:
     on = "Spark is starting" if startup.engine_name == "spark" else "on the local engine"
     print(f"strandline, {on}. SQL ends with a semicolon; .help lists commands, Ctrl-D exits.")
     try:
-        with startup.ending.heeded():
+        with startup.ending.handle_signals():
             code = _Prompt(startup, first).run()
-        return STOPPED if startup.ending.asked else code
+        return STOPPED if startup.ending.requested else code
     finally:
         _leave(startup)
 
@@ -74,7 +74,7 @@ class _Prompt:
                     text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
             except (EOFError, KeyboardInterrupt):
                 return 0
-            if self._done(text) or self.startup.ending.asked:
+            if self._done(text) or self.startup.ending.requested:
                 return 0
 
     def _begin(self, _: Any) -> None:

@@ -14,7 +14,7 @@ from rich.console import RenderableType
 
 from strandline.apps.console import SafeConsole, read_file
 from strandline.apps.shell.feed import ResultFollower
-from strandline.apps.shell.inputs import split, verb_of
+from strandline.apps.shell.inputs import command_of, split
 from strandline.apps.shell.startup import Startup
 from strandline.apps.shell.views import Form, natural_form, show, show_table
 from strandline.connectors.sinks import Memory
@@ -30,12 +30,12 @@ from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
 _QUERIES: Final = get_args(ast.Query)
-MOST_PRINTED: Final = 1_000  # rows that are printed at a time
+MAX_PRINTED_ROWS: Final = 1_000  # rows that are printed at a time
 
 
 @dataclass(slots=True)
 class SessionQuery:
-    """A query that was started here, under a short id that all verbs take as well as its name."""
+    """A query that was started here, under a short id that all commands take as well as its name."""
 
     id: str
     query: Query
@@ -72,7 +72,7 @@ class Session:
     def run(self, text: str) -> None:
         """Run an input, whatever it is; errors are printed."""
         try:
-            command = verb_of(text)
+            command = command_of(text)
             if command is not None:
                 from strandline.apps.shell.commands import perform
 
@@ -87,9 +87,9 @@ class Session:
         """Run the statements and dot commands of a file. Its queries run in the background."""
         text = read_file(path)
         inputs = list(split(text))
-        if any(verb_of(item) is not None for item in inputs):
+        if any(command_of(item) is not None for item in inputs):
             for item in inputs:
-                self.run(item) if verb_of(item) is not None else self.sql(item, look=False)
+                self.run(item) if command_of(item) is not None else self.sql(item, look=False)
         else:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
 
@@ -100,7 +100,7 @@ class Session:
             began = time.monotonic()
             if not isinstance(statement, _QUERIES) or ast.reads_system(statement):
                 self._at_once(statement)
-                self.tell_time(time.monotonic() - began)
+                self.show_time(time.monotonic() - began)
                 continue
             if look and number == len(statements) - 1:
                 self.follow(self, partial(self.start, statement), None)
@@ -162,16 +162,16 @@ class Session:
 
     def notices(self) -> list[str]:
         """Events of queries that are not shown."""
-        said = []
+        messages = []
         for entry in self.entries:
             state = entry.query.state
             if not entry.announced and state != "running":
                 entry.announced = True
                 if state == "failed":
-                    said.append(f"{entry.label} failed:\n{failure(entry.query)}")
+                    messages.append(f"{entry.label} failed:\n{failure(entry.query)}")
                 elif state == "ended":
-                    said.append(f"{entry.label} ended, {entry.query.metrics()['rows_out']:,} results")
-        return said
+                    messages.append(f"{entry.label} ended, {entry.query.metrics()['rows_out']:,} results")
+        return messages
 
     # ---- output ------------------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class Session:
             self.console.print(shown, soft_wrap=True)
         self.say("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
-    def tell_time(self, seconds: float) -> None:
+    def show_time(self, seconds: float) -> None:
         if self.timing:
             self.say(f"time: {seconds:.3f} s")
 
@@ -214,7 +214,7 @@ class Session:
 
     def print_at(self, entry: SessionQuery, at: Instant) -> None:
         """The result at a past instant."""
-        self.show(show_table(entry.query, _payload(entry.query, at), at, MOST_PRINTED))
+        self.show(show_table(entry.query, _payload(entry.query, at), at, MAX_PRINTED_ROWS))
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
@@ -276,10 +276,10 @@ def await_and_print(session: Session, begin: Callable[[], SessionQuery], form: F
     query.await_end()
     entry.announced = True
     if form == "changes":
-        session.print_now(entry, form, MOST_PRINTED)
+        session.print_now(entry, form, MAX_PRINTED_ROWS)
         return
     assert entry.feed is not None
     entry.form = "rows"
     entry.feed.look()
-    session.show(show(entry.feed, "rows", MOST_PRINTED))
-    session.tell_time(time.monotonic() - entry.asked)
+    session.show(show(entry.feed, "rows", MAX_PRINTED_ROWS))
+    session.show_time(time.monotonic() - entry.asked)

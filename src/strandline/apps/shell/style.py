@@ -15,7 +15,7 @@ STYLE: Final = Style.from_dict(
         "text": "ansigreen",
         "number": "ansimagenta",
         "comment": "ansibrightblack",
-        "verb": "ansiyellow",
+        "command": "ansiyellow",
         "bottom-toolbar": "noreverse bg:ansibrightblack fg:ansiwhite",
         "completion-menu.completion": "bg:ansibrightblack fg:ansiwhite",
         "completion-menu.completion.current": "bg:ansicyan fg:ansiblack",

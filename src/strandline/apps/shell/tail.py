@@ -69,7 +69,7 @@ class Tail:
         if self.entry is None:
             self.session.say("not started: the engine is not ready")
         else:
-            self._farewell(self.entry)
+            self._show_outcome(self.entry)
 
     def _work(self) -> None:
         try:
@@ -176,7 +176,7 @@ class Tail:
 
     # ---- when it is over ---------------------------------------------------------------------------------------------
 
-    def _farewell(self, entry: SessionQuery) -> None:
+    def _show_outcome(self, entry: SessionQuery) -> None:
         """Leave the last view on the screen, and report the state."""
         session, query = self.session, entry.query
         state = query.state

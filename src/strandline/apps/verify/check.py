@@ -26,8 +26,8 @@ class Verdict:
 
     name: str
     instants: int = 0  # compared
-    known: int = 0  # at which the result can change
-    answered: int = 0  # with rows
+    total_instants: int = 0  # at which the result can change
+    instants_with_rows: int = 0  # with rows
     differences: tuple[Difference, ...] = ()
     unchecked: str | None = None
     rounded: bool = False
@@ -35,7 +35,7 @@ class Verdict:
 
     @property
     def complete(self) -> bool:
-        return self.unchecked is None and self.instants == self.known
+        return self.unchecked is None and self.instants == self.total_instants
 
     @property
     def equal(self) -> bool:
@@ -44,7 +44,7 @@ class Verdict:
 
 def check(
     database: OracleDatabase,
-    question: QueryUnderTest,
+    tested_query: QueryUnderTest,
     streams: Sequence[Recorded],
     elements: pl.DataFrame,
     until: Instant = FOREVER,
@@ -52,31 +52,31 @@ def check(
 ) -> Verdict:
     """Compare a result, complete for the instants before `until`, at every instant at which it can change."""
     try:
-        world = Dataset(load_streams(database, streams))
-        world = replace(world, begins=world.origin(question.query, question.place))
+        dataset = Dataset(load_streams(database, streams))
+        dataset = replace(dataset, begins=dataset.origin(tested_query.query, tested_query.name_scope))
         start, end = times(elements, FROM), times(elements, UNTIL)
-        instants = change_instants(question, world, np.concatenate([start, end]))
+        instants = change_instants(tested_query, dataset, np.concatenate([start, end]))
         instants = instants[instants < until]
         chosen = _thinned(instants, max_instants)
-        world = replace(world, latest=int(chosen.max(initial=0)))
-        theirs = results(database, world, question, chosen)
+        dataset = replace(dataset, latest=int(chosen.max(initial=0)))
+        theirs = results(database, dataset, tested_query, chosen)
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
         mismatches = differences(ours, theirs)
         if mismatches:
             # A database that decorrelates a query over instants can err in that, and DuckDB 2.0 does where an aggregate
             # without groups is under a set operator. The plain query at one instant decides.
             doubtful = np.array([item.instant for item in mismatches], dtype=np.int64)
-            again = results(database, world, question, doubtful, apart=True)
+            again = results(database, dataset, tested_query, doubtful, apart=True)
             mismatches = differences(ours.filter(pl.col(AT).is_in(doubtful)), again)
     except Untranslatable as reason:
-        return Verdict(question.name, unchecked=str(reason))
+        return Verdict(tested_query.name, unchecked=str(reason))
     return Verdict(
-        question.name,
+        tested_query.name,
         instants=len(chosen),
-        known=len(instants),
-        answered=theirs["t"].n_unique(),
+        total_instants=len(instants),
+        instants_with_rows=theirs["t"].n_unique(),
         differences=tuple(mismatches),
-        rounded=any(c.type == DOUBLE for c in schema(question.plan)),
+        rounded=any(c.type == DOUBLE for c in schema(tested_query.plan)),
     )
 
 

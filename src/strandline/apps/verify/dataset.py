@@ -20,11 +20,11 @@ Times = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class NamedQuery:
-    """A query with a name, from CREATE STREAM … AS, CREATE VIEW or WITH, and the place where its names are known."""
+    """A query with a name, from CREATE STREAM … AS, CREATE VIEW or WITH, and the scope of its names."""
 
     query: ast.Query
     columns: tuple[str, ...]  # none: it keeps those of the query
-    place: NameScope
+    name_scope: NameScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class NameScope:
         return self.queries.get(name.name.lower())
 
     def with_query(self, name: str, query: ast.Query, columns: tuple[ast.Identifier, ...] = ()) -> NameScope:
-        """The place after the definition of a query, which hides an earlier meaning of its name."""
+        """The scope after the definition of a query, which hides an earlier meaning of its name."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
         catalog.functions.update(self.catalog.functions)
@@ -50,7 +50,7 @@ class NameScope:
         return NameScope(catalog, {**self.queries, name.lower(): added})
 
     def inside(self, query: ast.With) -> NameScope:
-        """The place behind the queries of a WITH."""
+        """The scope behind the queries of a WITH."""
         scope = self
         for table in query.tables:
             scope = scope.with_query(table.name.name, table.query, table.columns)
@@ -67,7 +67,7 @@ class QueryUnderTest:
     name: str
     query: ast.Query
     plan: Plan
-    place: NameScope
+    name_scope: NameScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,6 @@ def _base_streams(node: ast.Node, scope: NameScope) -> Iterator[str]:
             if named is None:
                 yield name.name.lower()
             else:
-                yield from _base_streams(named.query, named.place)
+                yield from _base_streams(named.query, named.name_scope)
     for child in ast.children(node):
         yield from _base_streams(child, scope)

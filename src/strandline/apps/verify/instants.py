@@ -8,58 +8,58 @@ import numpy as np
 
 from strandline.apps.verify.dataset import Dataset, NameScope, QueryUnderTest, Times
 from strandline.core.temporal import FOREVER
-from strandline.logical.properties.temporal import granule, is_point_stream
+from strandline.logical.properties.temporal import granule, is_chronon_stream
 from strandline.sql import ast
 
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 
-def change_instants(question: QueryUnderTest, world: Dataset, edges: Times) -> Times:
+def change_instants(tested_query: QueryUnderTest, dataset: Dataset, edges: Times) -> Times:
     """Every instant at which the result can change, or at which ours begins or ends, each with the ones just before and
     after. Instants before the first row of all are left out: there is no result yet."""
-    if world.begins is None:
+    if dataset.begins is None:
         return NEVER
-    instants = np.concatenate([changes(question.query, question.place, world), edges[edges < FOREVER]])
+    instants = np.concatenate([changes(tested_query.query, tested_query.name_scope, dataset), edges[edges < FOREVER]])
     around = np.unique(np.concatenate([instants - 1, instants, instants + 1]))
-    since_begin: Times = around[around >= world.begins]
+    since_begin: Times = around[around >= dataset.begins]
     return since_begin
 
 
-def changes(node: ast.Node, scope: NameScope, world: Dataset) -> Times:
+def changes(node: ast.Node, scope: NameScope, dataset: Dataset) -> Times:
     """A superset of the instants at which the result of a node differs from the instant before."""
     match node:
         case ast.With():
-            return changes(node.body, scope.inside(node), world)
+            return changes(node.body, scope.inside(node), dataset)
         case ast.StreamTable(name, window, _, granularity):
             named = scope.named(name)
             if named is None:
-                rows = world.rows[name.name.lower()]
+                rows = dataset.rows[name.name.lower()]
                 ends = rows.ends[rows.ends < FOREVER]
                 return _seen(window, granularity, np.unique(np.concatenate([rows.starts, ends])))
-            return _seen(window, granularity, occasions(named.query, named.place, world, window))
+            return _seen(window, granularity, element_instants(named.query, named.name_scope, dataset, window))
         case ast.QueryTable(query, window, _, granularity):
-            return _seen(window, granularity, occasions(query, scope, world, window))
+            return _seen(window, granularity, element_instants(query, scope, dataset, window))
         case ast.Changes(_, query):
             # The row of an aggregate without groups comes with the first row of all, even if that is of another stream.
-            first = NEVER if world.begins is None else np.array([world.begins], dtype=np.int64)
-            instants = np.concatenate([first, changes(query, scope, world)])
+            first = NEVER if dataset.begins is None else np.array([dataset.begins], dtype=np.int64)
+            instants = np.concatenate([first, changes(query, scope, dataset)])
             return np.unique(np.concatenate([instants, instants + 1]))
         case _:
-            parts = [changes(child, scope, world) for child in ast.children(node)]
+            parts = [changes(child, scope, dataset) for child in ast.children(node)]
             return np.unique(np.concatenate([NEVER, *parts]))
 
 
-def occasions(query: ast.Query, scope: NameScope, world: Dataset, window: ast.Window | None = None) -> Times:
+def element_instants(query: ast.Query, scope: NameScope, dataset: Dataset, window: ast.Window | None = None) -> Times:
     """Instants at which a query has elements for a window: its changes, or once per granule."""
-    instants = changes(query, scope, world)
+    instants = changes(query, scope, dataset)
     if window is None or isinstance(window, ast.NowWindow) or not len(instants):
         return instants
     plan = scope.plan(query)
     length = granule(plan)
-    if is_point_stream(plan) or length is None:
+    if is_chronon_stream(plan) or length is None:
         return instants
     # A long-lived element occurs in every granule, up to the last instant compared.
-    last = world.latest if world.latest < FOREVER else int(instants.max()) + length
+    last = dataset.latest if dataset.latest < FOREVER else int(instants.max()) + length
     return np.arange(instants.min() // length * length, last + 1, length, dtype=np.int64)
 
 

@@ -93,18 +93,18 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
 
 
 def results(
-    database: OracleDatabase, world: Dataset, question: QueryUnderTest, instants: Times, *, apart: bool = False
+    database: OracleDatabase, dataset: Dataset, tested_query: QueryUnderTest, instants: Times, *, apart: bool = False
 ) -> pl.DataFrame:
     """The oracle's result at each instant: the instant, then the columns of the query.
 
     One statement covers many instants, or, if `apart`, one: that is slower, but leaves the database nothing to
     rearrange between instants.
     """
-    for user in question.place.catalog.functions.values():
+    for user in tested_query.name_scope.catalog.functions.values():
         database.bring(user)
-    translation = Translation(world, question.place, database.dialect)
-    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(schema(question.plan), 1))
-    body = translation.retyped(translation.query(question.query), output_columns)
+    translation = Translation(dataset, tested_query.name_scope, database.dialect)
+    output_columns = tuple(Column(f"c{n}", c.name, c.type) for n, c in enumerate(schema(tested_query.plan), 1))
+    body = translation.retyped(translation.query(tested_query.query), output_columns)
     for stage in translation.stages:
         _make(database, stage, apart)
     shape = (_TIME, *output_columns)

@@ -23,37 +23,39 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
     return EQUAL if all(verdict.complete for verdict in listed) else INCOMPLETE
 
 
-def render(verdicts: Sequence[Verdict], judge: str) -> str:
+def render(verdicts: Sequence[Verdict], oracle: str) -> str:
     """All verdicts, and the definition of equality."""
-    lines = [line for verdict in verdicts for line in _verdict(verdict, judge)]
+    lines = [line for verdict in verdicts for line in _verdict(verdict, oracle)]
     if any(verdict.rounded for verdict in verdicts):
         lines.append(f"DOUBLEs are equal if their relative difference is below {TOLERANCE:g}.")
     return "\n".join(lines)
 
 
-def _verdict(verdict: Verdict, judge: str) -> Iterator[str]:
+def _verdict(verdict: Verdict, oracle: str) -> Iterator[str]:
     if verdict.unchecked is not None:
         yield f"{verdict.name}: not compared: {verdict.unchecked}"
         return
-    share = round(100 * verdict.answered / verdict.instants) if verdict.instants else 0
-    compared = f"{verdict.instants:,} instants compared with {judge}, {share} % of them with rows"
+    share = round(100 * verdict.instants_with_rows / verdict.instants) if verdict.instants else 0
+    compared = f"{verdict.instants:,} instants compared with {oracle}, {share} % of them with rows"
     if not verdict.complete:
-        compared = f"{verdict.instants:,} of {verdict.known:,} instants compared with {judge}, {share} % with rows"
+        compared = (
+            f"{verdict.instants:,} of {verdict.total_instants:,} instants compared with {oracle}, {share} % with rows"
+        )
     if verdict.equal:
         yield f"{verdict.name}: {compared}: {'equal' if verdict.instants else 'no rows'}"
         return
     yield f"{verdict.name}: {compared}: {len(verdict.differences):,} DIFFER"
     for difference in verdict.differences[:SHOWN]:
-        yield from _difference(difference, judge)
+        yield from _difference(difference, oracle)
     if len(verdict.differences) > SHOWN:
         yield f"  and {len(verdict.differences) - SHOWN:,} more"
     yield from _smallest(verdict)
 
 
-def _difference(difference: Difference, judge: str) -> Iterator[str]:
+def _difference(difference: Difference, oracle: str) -> Iterator[str]:
     yield f"  at {show_instant(difference.instant)}"
-    width = len(f"only {judge}")
-    for label, rows in (("only here", difference.only_here), (f"only {judge}", difference.only_there)):
+    width = len(f"only {oracle}")
+    for label, rows in (("only here", difference.only_here), (f"only {oracle}", difference.only_there)):
         for row in rows[:SHOWN]:
             yield f"    {label:<{width}}  {_row(row)}"
         if len(rows) > SHOWN:

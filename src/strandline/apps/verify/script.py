@@ -38,14 +38,14 @@ from strandline.sql.parser.statements import parse
 class VerifyCase:
     """A query that was run and its input; `by_arrival` is a stream whose rows are stamped on arrival, if it has one."""
 
-    question: QueryUnderTest
+    tested_query: QueryUnderTest
     query: Query
     streams: tuple[Recorded, ...]
     by_arrival: str | None = None
 
 
 @contextmanager
-def judge(name: str, dsn: str | None) -> Iterator[OracleDatabase]:
+def open_oracle(name: str, dsn: str | None) -> Iterator[OracleDatabase]:
     """Open the oracle; a PostgreSQL server is started for it if none is named."""
     with ExitStack() as stack:
         match name:
@@ -69,51 +69,53 @@ def verify(
     note: Callable[[str], None] = lambda _: None,
 ) -> list[Verdict]:
     """Run the queries of a script, all or the one called `only`, until their sources end or the time is up."""
-    questions = _questions(engine, parse(text), only)
+    tested_queries = _tested_queries(engine, parse(text), only)
     verdicts = []
     with tempfile.TemporaryDirectory(prefix="strandline-verify-") as directory:
-        for case in _run(engine, questions, Path(directory), seconds, note):
-            question, query = case.question, case.query
+        for case in _run(engine, tested_queries, Path(directory), seconds, note):
+            tested_query, query = case.tested_query, case.query
             if case.by_arrival is not None:
                 reason = f'rows of "{case.by_arrival}" are stamped on arrival, which cannot be repeated'
-                verdicts.append(Verdict(question.name, unchecked=reason))
+                verdicts.append(Verdict(tested_query.name, unchecked=reason))
                 continue
-            note(f"running {question.name} on {database.dialect.name}")
-            verdict = check(database, question, case.streams, _elements(query), query.progress, most)
-            if not verdict.known and not query.ended and verdict.unchecked is None:
+            note(f"running {tested_query.name} on {database.dialect.name}")
+            verdict = check(database, tested_query, case.streams, _elements(query), query.progress, most)
+            if not verdict.total_instants and not query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
-                note(f"shrinking the failing input of {question.name}")
-                verdict = replace(verdict, smallest=smallest_failing(database, question, case.streams))
+                note(f"shrinking the failing input of {tested_query.name}")
+                verdict = replace(verdict, smallest=smallest_failing(database, tested_query, case.streams))
             verdicts.append(verdict)
     return verdicts
 
 
-def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | None) -> list[QueryUnderTest]:
+def _tested_queries(engine: Engine, statements: Sequence[ast.Statement], only: str | None) -> list[QueryUnderTest]:
     """The queries of a script, each with what names mean where it stands."""
     script = DeferredStatements(engine)
     script.run(statements)
-    queries: dict[int, tuple[ast.Query, NameScope]] = {}
+    query_scopes: dict[int, tuple[ast.Query, NameScope]] = {}
     scope = NameScope(engine.catalog)
     judged = as_if_whole(with_definitions(tuple(statements), engine.catalog.functions))
     for statement, whole in zip(statements, judged, strict=True):
         match whole:
             case ast.CreateStreamAs(name, query):
-                queries[id(statement)] = query, scope
+                query_scopes[id(statement)] = query, scope
                 scope = scope.with_query(name.name, query)
             case ast.CreateView(name, columns, query):
                 scope = scope.with_query(name.name, query, columns)
-            case ast.CreateSink(_, _, query) | ast.Allowing(query):  # results are judged here, and whole
-                queries[id(statement)] = query, scope
+            case ast.CreateSink(_, _, query) | ast.QueryWithShedding(query):  # results are judged here, and whole
+                query_scopes[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):
-                queries[id(statement)] = query, scope
-    questions = []
+                query_scopes[id(statement)] = query, scope
+    tested_queries = []
     for bound in script.queries:
-        query, place = queries[id(bound.statement)]
-        questions.append(QueryUnderTest(bound.name, query, bound.plan, place))
-    chosen = [question for question in questions if only is None or question.name.lower() == only.lower()]
+        query, name_scope = query_scopes[id(bound.statement)]
+        tested_queries.append(QueryUnderTest(bound.name, query, bound.plan, name_scope))
+    chosen = [
+        tested_query for tested_query in tested_queries if only is None or tested_query.name.lower() == only.lower()
+    ]
     if not chosen:
-        names = ", ".join(question.name for question in questions)
+        names = ", ".join(tested_query.name for tested_query in tested_queries)
         raise QueryError(
             "the script has no query" if only is None else f'the script has no query "{only}"',
             code="no-query",
@@ -124,27 +126,29 @@ def _questions(engine: Engine, statements: Sequence[ast.Statement], only: str | 
 
 def _run(
     engine: Engine,
-    questions: Sequence[QueryUnderTest],
+    tested_queries: Sequence[QueryUnderTest],
     directory: Path,
     seconds: float | None,
     note: Callable[[str], None],
 ) -> list[VerifyCase]:
     queries: dict[str, Query] = {}
-    places: dict[str, Path] = {}
-    bound = [BoundQuery(question.name, question.plan, sink=Memory(keep=None)) for question in questions]
+    checkpoints: dict[str, Path] = {}
+    bound = [
+        BoundQuery(tested_query.name, tested_query.plan, sink=Memory(keep=None)) for tested_query in tested_queries
+    ]
     for number, group in enumerate(connected_groups(bound)):
         checkpoint = directory / f"run{number}"
         for query in engine.start(group, checkpoint):
-            queries[query.name], places[query.name] = query, checkpoint
+            queries[query.name], checkpoints[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
     cases = []
     recorded: dict[tuple[Path, str], Recorded] = {}
-    for question in questions:
-        query, checkpoint = queries[question.name], places[question.name]
+    for tested_query in tested_queries:
+        query, checkpoint = queries[tested_query.name], checkpoints[tested_query.name]
         by_arrival: str | None = None
         # All streams that the query is written over: also those that its plan can do without.
-        for name in base_streams(question.query, question.place):
-            stream = question.place.catalog.get(name)
+        for name in base_streams(tested_query.query, tested_query.name_scope):
+            stream = tested_query.name_scope.catalog.get(name)
             assert isinstance(stream, BaseStream), "rows come from base streams"
             if stream.time_column is None:
                 by_arrival = stream.name
@@ -153,7 +157,7 @@ def _run(
                 count = None if query.ended else _rows_read(query, stream.name)
                 recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
         mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)
-        cases.append(VerifyCase(question, query, mine, by_arrival))
+        cases.append(VerifyCase(tested_query, query, mine, by_arrival))
     return cases
 
 

@@ -25,7 +25,7 @@ PATIENCE_S: Final = 20.0
 
 
 def smallest_failing(
-    database: OracleDatabase, question: QueryUnderTest, streams: Sequence[Recorded]
+    database: OracleDatabase, tested_query: QueryUnderTest, streams: Sequence[Recorded]
 ) -> tuple[Recorded, ...] | None:
     """The fewest rows found for which the local engine and the database differ; None if they agree on all of them."""
     places = [(number, row) for number, recorded in enumerate(streams) for row in range(recorded.rows.height)]
@@ -40,7 +40,9 @@ def smallest_failing(
         fewer = kept(positions)
         # Cut into single rows as well: some failures show only between batches.
         return any(
-            not check(database, question, fewer, rerun(question.plan, fewer, batch_rows=size, shards=shards)).equal
+            not check(
+                database, tested_query, fewer, rerun(tested_query.plan, fewer, batch_rows=size, shards=shards)
+            ).equal
             for size, shards in ((1, 2), (1_000_000, 1))
         )
 

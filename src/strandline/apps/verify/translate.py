@@ -24,7 +24,7 @@ from typing import Final, assert_never
 from strandline.apps.verify import sql_text
 from strandline.apps.verify.dataset import Dataset, NameScope, Times
 from strandline.apps.verify.dialect import Aggregated, Dialect
-from strandline.apps.verify.instants import occasions
+from strandline.apps.verify.instants import element_instants
 from strandline.apps.verify.sql_text import SqlText, sort_direction
 from strandline.core.errors import Span
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
@@ -60,11 +60,11 @@ class TranslatedStage:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """Translates one query, or a part of it at another place or instant; `stages` are the tables that it needs, in
-    order. All parts share the stages and the names that are taken."""
+    """Translates one query, or a part of it in another scope or at another instant; `stages` are the tables that it
+    needs, in order. All parts share the stages and the names that are taken."""
 
-    world: Dataset
-    place: NameScope
+    dataset: Dataset
+    name_scope: NameScope
     dialect: Dialect
     now: str = INSTANT  # the instant that the part at hand is about
     stages: list[TranslatedStage] = field(default_factory=list)
@@ -92,20 +92,20 @@ class Translation:
             case ast.Ordered(inner, order, limit):
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
-                return replace(self, place=self.place.inside(query)).query(body, outer, ordered=ordered)
+                return replace(self, name_scope=self.name_scope.inside(query)).query(body, outer, ordered=ordered)
             case _:
                 assert_never(query)
 
-    def elsewhen(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
+    def at_other_instant(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part at another instant, which may lie before the first row of all: then there is nothing."""
         body = make(replace(self, now=now))
-        begins = "FALSE" if self.world.begins is None else f"{now} >= {self.world.begins}"
+        begins = "FALSE" if self.dataset.begins is None else f"{now} >= {self.dataset.begins}"
         return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
-        before = self.elsewhen(f"({self.now} - 1)", lambda earlier: earlier.query(query))
+        before = self.at_other_instant(f"({self.now} - 1)", lambda earlier: earlier.query(query))
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
@@ -113,35 +113,37 @@ class Translation:
         """The rows that fewer than `limit` rows come before."""
         if isinstance(query, ast.Select):
             listed = [item.value for item in order]
-            body, places = self.select_with(query, listed)
+            body, positions = self.select_with(query, listed)
         else:
             body = self.query(query)
-            positions = [sql_text.listed_position(item.value, body.columns) for item in order]
-            places = [position for position in positions if position is not None]
-        keys = ", ".join(f"o.c{position}{sort_direction(item)}" for position, item in zip(places, order, strict=True))
+            listed_positions = [sql_text.listed_position(item.value, body.columns) for item in order]
+            positions = [position for position in listed_positions if position is not None]
+        keys = ", ".join(
+            f"o.c{position}{sort_direction(item)}" for position, item in zip(positions, order, strict=True)
+        )
         columns = ", ".join(f"f.{c.id}" for c in body.columns)
         ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
         return SqlText(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
 
     def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[SqlText, list[int]]:
-        """A SELECT with further columns for the values that it does not list, and the place of each value."""
+        """A SELECT with further columns for the values that it does not list, and the position of each value."""
         whole = self.select(select, None, False)
-        places: list[int] = []
+        positions: list[int] = []
         more: list[ast.Item] = []
         for value in values:
             position = sql_text.listed_position(value, whole.columns)
             if position is None:
                 more.append(ast.Item(value, None, span=value.span))
                 position = len(whole.columns) + len(more)
-            places.append(position)
+            positions.append(position)
         if not more:
-            return whole, places
+            return whole, positions
         wider = self.select(replace(select, items=(*select.items, *more)), None, False)
-        return SqlText(wider.sql, whole.columns), places
+        return SqlText(wider.sql, whole.columns), positions
 
     def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[SqlText]:
         """The operands of a set operator, with columns of the common types."""
-        common_columns = schema(self.place.plan(query))
+        common_columns = schema(self.name_scope.plan(query))
         columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(common_columns, 1))
         return [self.retyped(self.query(part), columns) for part in parts]
 
@@ -203,14 +205,14 @@ class Translation:
     def table(self, table: ast.Table, ordered: bool = False) -> tuple[str, Scope]:
         match table:
             case ast.StreamTable(name, window, alias, granularity):
-                named = self.place.named(name)
-                stream = self.place.catalog.get(name.name)
+                named = self.name_scope.named(name)
+                stream = self.name_scope.catalog.get(name.name)
                 shown, span = alias.name if alias else stream.name, (alias or name).span
                 if named is None:
                     assert isinstance(stream, BaseStream), "what has no query has rows"
                     held = self.granular(granularity, lambda at: at.base(stream, window))
                     return self.entry(held, shown, stream.name, span, stream.time_column)
-                there = replace(self, place=named.place)
+                there = replace(self, name_scope=named.name_scope)
                 held = there.granular(granularity, lambda at: at.derived(named.query, window, ordered, named.columns))
                 return self.entry(held, shown, stream.name, span)
             case ast.QueryTable(query, window, alias, granularity):
@@ -225,15 +227,15 @@ class Translation:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make(self)
-        return self.elsewhen(sql_text.last_multiple(self.now, granularity.microseconds), make)
+        return self.at_other_instant(sql_text.last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
         over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
-        return SqlText(self.held(self.world.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
+        return SqlText(self.held(self.dataset.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
-        if window is None or is_identity(window, self.place.plan(query)):
+        if window is None or is_identity(window, self.name_scope.plan(query)):
             body = self.query(query, ordered=ordered)
             return SqlText(body.sql, sql_text.rename_columns(body.columns, names))
         stage = self.stage(query, window)
@@ -242,9 +244,11 @@ class Translation:
 
     def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
         if id(query) not in self._staged:
-            in_order = keeps_arrival_order(self.place.plan(query))
+            in_order = keeps_arrival_order(self.name_scope.plan(query))
             body = replace(self, now=INSTANT).query(query, ordered=in_order)
-            made = TranslatedStage(self.name("stage"), occasions(query, self.place, self.world, window), body, in_order)
+            made = TranslatedStage(
+                self.name("stage"), element_instants(query, self.name_scope, self.dataset, window), body, in_order
+            )
             self._staged[id(query)] = made
             self.stages.append(made)
         return self._staged[id(query)]
@@ -269,22 +273,23 @@ class Translation:
                 since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
                 return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
             case ast.RowsWindow(partition, rows, slide):
-                item = sql_text.partition_clause(partition, columns)
+                partition_by = sql_text.partition_clause(partition, columns)
                 by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
                 numbered = (
-                    f"SELECT e.*, row_number() OVER ({item} ORDER BY e.at_us, {by}) AS number, "
-                    f"count(*) OVER ({item}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
+                    f"SELECT e.*, row_number() OVER ({partition_by} ORDER BY e.at_us, {by}) AS number, "
+                    f"count(*) OVER ({partition_by}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
                 )
                 last = sql_text.last_multiple("r.c", slide)
                 return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
             case ast.SessionWindow(partition, gap):
-                item = sql_text.partition_clause(partition, columns)
-                later = f"lead(e.at_us) OVER ({item} ORDER BY e.at_us)"
+                partition_by = sql_text.partition_clause(partition, columns)
+                later = f"lead(e.at_us) OVER ({partition_by} ORDER BY e.at_us)"
                 followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
                 pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
                 # In order of time backwards: the pauses between a row and now. Rows of one instant count alike.
                 pauses = (
-                    f"SELECT e.*, sum({pause}) OVER ({item} ORDER BY e.at_us DESC) AS pauses FROM ({followed}) AS e"
+                    f"SELECT e.*, sum({pause}) OVER ({partition_by} ORDER BY e.at_us DESC) AS pauses "
+                    f"FROM ({followed}) AS e"
                 )
                 return f"SELECT {listed} FROM ({pauses}) AS r WHERE r.pauses = 0"
             case _:
@@ -374,10 +379,10 @@ class Texts(Scalars):
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
 
     def rank(self, node: ast.Ranking) -> Expression:
-        keys = ", ".join(self.dialect.sql(self.bind(entry)) for entry in node.partition)
-        entry = f"PARTITION BY {keys} " if keys else ""
+        keys = ", ".join(self.dialect.sql(self.bind(key)) for key in node.partition)
+        partition_by = f"PARTITION BY {keys} " if keys else ""
         order = ", ".join(self.dialect.sql(self.bind(item.value)) + sort_direction(item) for item in node.order)
-        return ColumnRef(f"rank() OVER ({entry}ORDER BY {order})", BIGINT)
+        return ColumnRef(f"rank() OVER ({partition_by}ORDER BY {order})", BIGINT)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""

@@ -15,7 +15,7 @@ from strandline.connectors.sinks.webhook import Webhook
 from strandline.connectors.traits import is_foreign, load_plugins
 from strandline.core.errors import SinkError, Span
 from strandline.core.security.allow import Allow, secrets_in
-from strandline.logical.catalog import SourceCall
+from strandline.logical.catalog import ConnectorCall
 
 __all__ = [
     "Callback",
@@ -44,7 +44,7 @@ def known_sinks() -> dict[str, type[Sink]]:
 
 
 def make_sink(
-    call: SourceCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
+    call: ConnectorCall, function: Span | None = None, span: Span | None = None, allow: Allow | None = None
 ) -> Sink:
     """The sink that a statement names, if it is allowed; `function` and `span` are the places of its name and call."""
     sinks = known_sinks()

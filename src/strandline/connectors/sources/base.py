@@ -22,7 +22,7 @@ from strandline.connectors.traits import Traits, is_foreign, load_plugins
 from strandline.core.errors import SourceError, Span, at_place
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
-from strandline.logical.catalog import BaseStream, KnownRows, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
 
@@ -67,12 +67,12 @@ class Source(ABC):
         self.directory = directory
 
     @classmethod
-    def knows(cls, call: SourceCall) -> KnownRows | None:
+    def knows(cls, call: ConnectorCall) -> SourceSchema | None:
         """Schema that the source provides itself, so that a declaration may omit the columns. None here."""
         return None
 
     @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
+    def reaches(cls, call: ConnectorCall) -> list[Reach]:
         """Files and hosts that the source reads from, for the check of `allow`."""
         return []
 
@@ -190,7 +190,7 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
         return kind(stream, directory)
 
 
-def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = None) -> None:
+def confine_source(call: ConnectorCall, allow: Allow | None, span: Span | None = None) -> None:
     """Reject a source with resources that are not allowed, before it is created."""
     if allow is None:
         return
@@ -201,14 +201,14 @@ def confine_source(call: SourceCall, allow: Allow | None, span: Span | None = No
         allow.check(call.function, is_foreign(kind), () if reaches is None else reaches(call), span)
 
 
-def known_rows(call: SourceCall, span: Span | None = None) -> KnownRows | None:
+def source_schema(call: ConnectorCall, span: Span | None = None) -> SourceSchema | None:
     """Schema that a source provides itself, if it does."""
     kind = _source_class(call, span)
     with at_place(span):
         return kind.knows(call)
 
 
-def _source_class(call: SourceCall, span: Span | None) -> type[Source]:
+def _source_class(call: ConnectorCall, span: Span | None) -> type[Source]:
     name = call.function.lower()
     if name in OURS:
         return _import_ours(name)

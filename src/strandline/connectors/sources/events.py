@@ -9,7 +9,7 @@ from strandline.connectors.sources.journal import Journal, JournalSource
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.security.allow import FilePath, Reach
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 
 
 class EventsSource(JournalSource):
@@ -24,7 +24,7 @@ class EventsSource(JournalSource):
         super().__init__(stream, directory, None if location is None else Journal(Path(str(location))))
 
     @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
+    def reaches(cls, call: ConnectorCall) -> list[Reach]:
         return [FilePath(str(directory)) for directory in call.arguments]
 
     def check(self, span: Span | None) -> None:

@@ -33,7 +33,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import FilePath, Reach, glob_reaches
 from strandline.core.temporal import BEFORE_ALL, Instant
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.runtime.kernels.batch import FROM, times
 
 PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
@@ -83,7 +83,7 @@ class FileSource(Source):
         }
 
     @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
+    def reaches(cls, call: ConnectorCall) -> list[Reach]:
         pattern = str(next(iter(call.arguments), ""))
         pattern = os.path.join(pattern, "*") if os.path.isdir(pattern) else pattern
         marker = os.path.join(static_base(pattern), str(call.options.get("end_marker", "_END")))

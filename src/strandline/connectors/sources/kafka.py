@@ -18,7 +18,7 @@ from strandline.core.errors import Span, at_place, damaged
 from strandline.core.security.allow import Reach
 from strandline.core.security.kafka import kafka_reaches
 from strandline.core.temporal import SECOND, instant
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 
 NEW_PARTITIONS_SECONDS = 5.0  # interval of metadata requests: partitions and low offsets
 QUIET_SECONDS = 0.05  # interval of polls where nothing was new
@@ -62,7 +62,7 @@ class KafkaSource(Source):
         self._last_row_times: dict[int, float] = {}
 
     @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
+    def reaches(cls, call: ConnectorCall) -> list[Reach]:
         settings = {name: value for name, value in call.options.items() if "." in name}
         return kafka_reaches(str(next(iter(call.arguments), "")), settings)
 

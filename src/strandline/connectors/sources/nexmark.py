@@ -18,7 +18,7 @@ from strandline.connectors.sources.conversion import conform, converts_always
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.temporal import BEFORE_ALL, SECOND, Instant, instant
-from strandline.logical.catalog import BaseStream, KnownRows, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema
 from strandline.runtime.kernels.columns import polars_type
 
 AT_ONCE: Final = 2**18  # events: their columns stay near the processor
@@ -63,11 +63,11 @@ class NexmarkSource(GeneratedSource):
         self._sequence = EventSequence(seed, per_second, at, disorder)
 
     @classmethod
-    def knows(cls, call: SourceCall) -> KnownRows:
+    def knows(cls, call: ConnectorCall) -> SourceSchema:
         """All columns of the kind, in order of time as far as the disorder allows."""
         source = cls(BaseStream("", (), call, None), None)
         columns = tuple((name, kind) for name, (kind, _) in KINDS[source.kind].items())
-        return KnownRows(columns, "date_time", source._sequence.disorder_us, source._sequence.rate_of(source.kind))
+        return SourceSchema(columns, "date_time", source._sequence.disorder_us, source._sequence.rate_of(source.kind))
 
     def check(self, span: Span | None) -> None:
         for name, _ in self.stream.columns:

@@ -16,7 +16,7 @@ from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import Host, Reach
 from strandline.core.security.secret import Secret
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import BaseStream, SourceCall
+from strandline.logical.catalog import BaseStream, ConnectorCall
 
 LONGEST_LINE = 16 * 2**20
 SHOWN_OF_LONG_LINE = 1_000
@@ -104,7 +104,7 @@ class ReceivingSource(Source):
         self._temporary: Path | None = None
 
     @classmethod
-    def reaches(cls, call: SourceCall) -> list[Reach]:
+    def reaches(cls, call: ConnectorCall) -> list[Reach]:
         return [Host(*address_of(SourceArguments(call)))]  # whether it connects or listens there
 
     def identity(self) -> dict[str, object]:

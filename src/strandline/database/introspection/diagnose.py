@@ -79,10 +79,18 @@ def _verdicts(counters: QueryCounters, operators: Sequence[OperatorStatistics]) 
     for operator in operators:
         is_join = operator.kind in _JOINS
         if operator.rows_in and not is_join and not operator.rows_out and not operator.state_rows:
-            yield f"has no result: {_blamed(operator)} lets nothing through", operator.step, _remedy(counters, operator)
+            yield (
+                f"has no result: {_describe_step(operator)} lets nothing through",
+                operator.step,
+                _remedy(counters, operator),
+            )
     for operator in operators:
         if operator.kind in _JOINS and not operator.rows_out and all(map(counters.passed, operator.inputs)):
-            yield f"has no result: {_blamed(operator)} has found no match", operator.step, _remedy(counters, operator)
+            yield (
+                f"has no result: {_describe_step(operator)} has found no match",
+                operator.step,
+                _remedy(counters, operator),
+            )
     yield "has no result yet", None, "Rows are in flight: a result is final once the watermark passes it."
 
 
@@ -116,7 +124,7 @@ def _holder(status: SourceStatus) -> str:
     return f"partition {min(active, key=lambda name: status.partitions[name])} of {status.stream}"
 
 
-def _blamed(operator: OperatorStatistics) -> str:
+def _describe_step(operator: OperatorStatistics) -> str:
     is_filter = operator.kind == "Filter"
     return f'the filter "{operator.text.removeprefix("Filter ")}"' if is_filter else f'"{operator.text}"'
 

@@ -20,9 +20,9 @@ from strandline.logical.catalog import (
     Argument,
     BaseStream,
     Catalog,
-    Dependent,
+    ConnectorCall,
+    DependentQuery,
     DerivedStream,
-    SourceCall,
     Stream,
 )
 from strandline.logical.schema import schema
@@ -48,7 +48,7 @@ def show_views(catalog: Catalog) -> TextTable:
     return TextTable.text(("name", "columns", "definition"), rows)
 
 
-def show_queries(queries: Iterable[Query], waiting: Sequence[Dependent] = ()) -> TextTable:
+def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = ()) -> TextTable:
     """Every query that was started here, and those of a script that are going to be."""
     rows: list[tuple[object, ...]] = []
     for query in queries:
@@ -74,9 +74,9 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     for query in queries:
         for item in query.shedding():
             rows.append((query.name, item.stream, item.kept, item.rows, item.dropped, item.completeness, item.lag))
-    whole, part = pa.int64(), pa.float64()
-    kinds = {"query": pa.string(), "stream": pa.string(), "kept": part, "rows": whole, "dropped": whole}
-    return TextTable.of({**kinds, "completeness": part, "lag_seconds": part}, rows)
+    int64, float64 = pa.int64(), pa.float64()
+    kinds = {"query": pa.string(), "stream": pa.string(), "kept": float64, "rows": int64, "dropped": int64}
+    return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
 def describe(stream: Stream) -> TextTable:
@@ -129,7 +129,7 @@ def _names(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))
 
 
-def show_source(source: SourceCall) -> str:
+def show_source(source: ConnectorCall) -> str:
     """A source as it is written, without its secrets."""
     options = (_option(name, value) for name, value in source.options.items())
     return f"{source.function}({', '.join([*map(_literal, source.arguments), *options])})"

@@ -171,7 +171,7 @@ class QueryCounters:
 
 
 def statistics_of(query: str, metrics: PipelineMetrics) -> QueryStatistics:
-    """What this process knows of a query that it runs."""
+    """Statistics of a query that runs in this process."""
     counters = QueryCounters.of(query, metrics)
     operators = counters.operators()
     reading = [counters.reading(status.stream) for status in counters.streams]

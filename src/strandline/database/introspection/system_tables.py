@@ -22,7 +22,7 @@ from strandline.database.introspection.show import show_source
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
 from strandline.database.run_in_memory import run_in_memory
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, DerivedStream, SourceCall, Stream
+from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
 from strandline.runtime.expressions.compile import evaluate_columns
@@ -53,7 +53,7 @@ class SystemTable(NamedTuple):
 
 
 # The rows of a table as they are by now.
-Look: TypeAlias = Callable[[str], pl.DataFrame]
+ReadRows: TypeAlias = Callable[[str], pl.DataFrame]
 
 
 class SystemTables(Catalog):
@@ -64,7 +64,7 @@ class SystemTables(Catalog):
         self.others = others
         self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
-            self._streams[name] = BaseStream(name, table.columns, SourceCall("system"), None)
+            self._streams[name] = BaseStream(name, table.columns, ConnectorCall("system"), None)
 
     def get(self, name: str, span: Span | None = None) -> Stream:
         if name in self:
@@ -87,7 +87,7 @@ class SystemTables(Catalog):
         return self.others.get(name, span)  # which raises that there is none
 
 
-def ask(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
+def query_system_tables(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
     """Result of a query over system tables."""
     tables = SystemTables(catalog)
     query, max_rows = _without_bare_limit(query)
@@ -108,7 +108,7 @@ def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
     return query, None
 
 
-def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
+def _in_order(plan: Plan, rows: ReadRows) -> pl.DataFrame:
     """The snapshot of a plan; if it ends with an order, its rows are in it."""
     match plan:
         case TopRows(_, order, _, _):
@@ -121,9 +121,9 @@ def _in_order(plan: Plan, rows: Look) -> pl.DataFrame:
     return _snapshot(plan, rows)
 
 
-def _snapshot(plan: Plan, rows: Look) -> pl.DataFrame:
+def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
     # At the border of the engine rows have their time with them, whatever it is called.
-    streams = [BaseStream(name, table.columns, SourceCall("system"), FROM) for name, table in TABLES.items()]
+    streams = [BaseStream(name, table.columns, ConnectorCall("system"), FROM) for name, table in TABLES.items()]
     # Time begins for all tables, also for those without a row: a count over nothing is 0.
     elements = run_in_memory(plan, streams, rows, begin=NOW)
     return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))

@@ -62,7 +62,7 @@ def keys(plan: Plan) -> Keys:
         case logical.Aggregate(by, _, _):
             return (frozenset(by),)
         case logical.Distinct(source):
-            return _few((*keys(source), column_ids(source)))
+            return _minimal_keys((*keys(source), column_ids(source)))
         case logical.SetOperation():
             return _combined(plan)
         case _:
@@ -76,7 +76,7 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
         candidates += of_left
     if both and has_unique_match(predicate, right, left):
         candidates += of_right
-    return _few(candidates)
+    return _minimal_keys(candidates)
 
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
@@ -94,11 +94,11 @@ def _combined(plan: logical.SetOperation) -> Keys:
         case "except all" | "except strict":
             return of_left
         case "except":
-            return _few((*of_left, everything))
+            return _minimal_keys((*of_left, everything))
         case "intersect all":
-            return _few((*of_left, *of_right))
+            return _minimal_keys((*of_left, *of_right))
         case "intersect":
-            return _few((*of_left, *of_right, everything))
+            return _minimal_keys((*of_left, *of_right, everything))
         case "union max":
             return (everything,) if of_left and of_right else ()
         case _:
@@ -117,8 +117,8 @@ def _renamed(source_keys: Keys, names: Iterable[Pair]) -> Keys:
     return tuple(frozenset(copies[c] for c in key) for key in source_keys if all(c in copies for c in key))
 
 
-def _few(candidates: Iterable[Key]) -> Keys:
-    """The smallest keys, without those that contain another."""
+def _minimal_keys(candidates: Iterable[Key]) -> Keys:
+    """The minimal keys: the smallest ones, without those that contain another."""
     kept: list[Key] = []
     for key in sorted(set(candidates), key=lambda key: (len(key), sorted(key))):
         if not any(other <= key for other in kept):

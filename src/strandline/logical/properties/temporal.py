@@ -1,6 +1,6 @@
 """Temporal properties of a plan, derived without running it.
 
-A window needs a point stream, whose elements are valid for a single instant each, or one with a granularity.
+A window needs a chronon stream, whose elements are valid for a single instant each, or one with a granularity.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.tree import sources, walk
 
 
-def is_point_stream(plan: Plan) -> bool:
+def is_chronon_stream(plan: Plan) -> bool:
     """True if no element of the plan is valid for longer than one instant."""
     match plan:
         case logical.Scan():
@@ -23,34 +23,34 @@ def is_point_stream(plan: Plan) -> bool:
         case logical.TimeWindow() | logical.CountWindow() | logical.SessionWindow() | logical.Granularity():
             return False
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
-            return is_point_stream(plan.source)
+            return is_chronon_stream(plan.source)
         case logical.Join(_, left, right):  # valid while both are
-            return is_point_stream(left) or is_point_stream(right)
+            return is_chronon_stream(left) or is_chronon_stream(right)
         case logical.OuterJoin(full, _, left, right):
-            return is_point_stream(left) and (not full or is_point_stream(right))
+            return is_chronon_stream(left) and (not full or is_chronon_stream(right))
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
-            return is_point_stream(plan.left)
+            return is_chronon_stream(plan.left)
         case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
-            return bool(keys) and is_point_stream(source)
+            return bool(keys) and is_chronon_stream(source)
         case logical.Union(_, inputs):
-            return all(map(is_point_stream, inputs))
+            return all(map(is_chronon_stream, inputs))
         case logical.SetOperation(kind, _, left, right):
             if kind in ("intersect", "intersect all"):
-                return is_point_stream(left) or is_point_stream(right)
-            return is_point_stream(left) and (kind != "union max" or is_point_stream(right))
+                return is_chronon_stream(left) or is_chronon_stream(right)
+            return is_chronon_stream(left) and (kind != "union max" or is_chronon_stream(right))
 
 
-def lasts(plan: Plan) -> bool:
+def never_expires(plan: Plan) -> bool:
     """True if no element of the plan ever ends, however it is computed: not even to continue in another interval."""
     match plan:
         case logical.TimeWindow(range_us):
             return range_us is None
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity():
-            return lasts(plan.source)
+            return never_expires(plan.source)
         case logical.Join(_, left, right):
-            return lasts(left) and lasts(right)
+            return never_expires(left) and never_expires(right)
         case logical.Union(_, inputs):
-            return all(map(lasts, inputs))
+            return all(map(never_expires, inputs))
         case logical.Scan() | logical.CountWindow() | logical.SessionWindow() | logical.Changes():
             return False
         case logical.TopRows() | logical.Rank() | logical.Aggregate():
@@ -84,7 +84,7 @@ def keeps_arrival_order(plan: Plan) -> bool:
     return all(isinstance(node, logical.Scan | logical.Filter | logical.Map) for node in walk(plan))
 
 
-def is_of_the_instant(plan: Plan) -> bool:
+def is_per_instant(plan: Plan) -> bool:
     """True if the snapshot of a node is computed from those of its inputs at the same instant and from nothing else. A
     filter is left out: it moves by rules of its own."""
     match plan:

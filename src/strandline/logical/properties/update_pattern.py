@@ -33,7 +33,7 @@ from strandline.logical.plan import (
     TopRows,
     Union,
 )
-from strandline.logical.properties.temporal import is_point_stream
+from strandline.logical.properties.temporal import is_chronon_stream
 from strandline.logical.tree import walk
 
 
@@ -52,7 +52,7 @@ class UpdatePattern(Enum):
 
 def update_pattern(plan: Plan) -> UpdatePattern:
     """The strongest promise about how elements leave."""
-    if is_point_stream(plan):
+    if is_chronon_stream(plan):
         return UpdatePattern.MONOTONIC
     if not has_certain_ends(plan):
         return UpdatePattern.STRICT
@@ -74,9 +74,9 @@ def constant_duration(plan: Plan) -> int | None:
             durations = {constant_duration(source) for source in inputs}
             return durations.pop() if len(durations) == 1 else None
         case Scan() | CountWindow() | SessionWindow() | Changes() | TopRows() | Rank() | Aggregate() | Distinct():
-            return 1 if is_point_stream(plan) else None
+            return 1 if is_chronon_stream(plan) else None
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Apply() | SetOperation():
-            return 1 if is_point_stream(plan) else None
+            return 1 if is_chronon_stream(plan) else None
         case _:
             assert_never(plan)
 
@@ -99,7 +99,7 @@ def ends_in_order(plan: Plan) -> bool:
             return ends_in_order(plan.source)
         case Join() | OuterJoin() | SemiJoin() | MarkJoin() | Distinct() | Union() | SetOperation():
             return False
-        case Scan() | Changes() | TopRows() | Rank() | Apply():  # rows that bring their intervals end as they please
+        case Scan() | Changes() | TopRows() | Rank() | Apply():  # rows with declared intervals end in any order
             return False
         case _:
             assert_never(plan)
@@ -114,7 +114,7 @@ def has_certain_ends(plan: Plan) -> bool:
     away: it changes an aggregate, matches an unmatched row, cancels a duplicate or a future change, pushes another row
     out of its window or of the top k.
     """
-    if is_point_stream(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
+    if is_chronon_stream(plan) and not any(isinstance(node, Changes) for node in walk(plan)):
         return True  # each instant has its own rows, and nothing is foreseen
     match plan:
         case Scan():

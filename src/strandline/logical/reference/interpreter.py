@@ -20,7 +20,7 @@ from strandline.logical import plan as logical
 from strandline.logical.catalog import WEIGHT
 from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, streams_read, substitute_columns
 
@@ -51,8 +51,8 @@ def snapshot(plan: Plan, streams: RawStreams, at: Instant) -> list[Row]:
 
 def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> Iterator[list[Row]]:
     """The snapshots at some instants, one after the other; common parts are computed once."""
-    meaning = _Interpreter(streams, _origin(plan, streams))
-    return (meaning.at(plan, t) for t in instants)
+    interpreter = _Interpreter(streams, _origin(plan, streams))
+    return (interpreter.at(plan, t) for t in instants)
 
 
 def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
@@ -63,13 +63,13 @@ def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
 class _Interpreter:
     streams: RawStreams
     origin: Instant | None  # the first element of any input: from then on the query has a result
-    known: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
+    cache: dict[tuple[int, Instant], list[Row]] = field(default_factory=dict)  # by the identity of the node
 
     def at(self, plan: Plan, t: Instant) -> list[Row]:
         key = (id(plan), t)
-        if key not in self.known:
-            self.known[key] = self._at(plan, t)
-        return self.known[key]
+        if key not in self.cache:
+            self.cache[key] = self._at(plan, t)
+        return self.cache[key]
 
     def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
@@ -80,7 +80,7 @@ class _Interpreter:
             case logical.TimeWindow(range_us, slide_us, source):
                 last = (t + 1) // slide_us * slide_us
                 first = BEFORE_ALL if range_us is None else last - range_us
-                held = [s for s in self._occasions(source, last) if first <= s]
+                held = [s for s in self._element_instants(source, last) if first <= s]
                 return [row for s in held for row in self.at(source, s)]
             case logical.CountWindow(partition, size, slide, source):
                 parts = self._parts(partition, source, t).values()
@@ -135,7 +135,7 @@ class _Interpreter:
                 sides = [self._renamed(source, columns, t) for source in (left, right)]
                 one, two = (Counter(map(_key, side)) for side in sides)
                 rows_by_key = {_key(row): row for side in sides for row in side}
-                return [row for key, row in rows_by_key.items() for _ in range(_copies(kind, one[key], two[key]))]
+                return [row for key, row in rows_by_key.items() for _ in range(_multiplicity(kind, one[key], two[key]))]
 
     def _apply(self, plan: logical.Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
@@ -158,7 +158,7 @@ class _Interpreter:
     def _ranked(
         self, partition: tuple[str, ...], order: tuple[SortKey, ...], source: Plan, t: Instant
     ) -> list[tuple[Row, int]]:
-        """The rows with their places among those of their partition: one more than there are rows before them."""
+        """The rows with their ranks among those of their partition: one more than there are rows before them."""
         parts: dict[object, list[Row]] = {}
         for row in self.at(source, t):
             parts.setdefault(_key(row, partition), []).append(row)
@@ -196,9 +196,9 @@ class _Interpreter:
             result.append(out)
         return result
 
-    def _occasions(self, plan: Plan, before: Instant) -> list[Instant]:
+    def _element_instants(self, plan: Plan, before: Instant) -> list[Instant]:
         """The instants before another at which a plan that takes a window has elements, in order."""
-        if is_point_stream(plan):
+        if is_chronon_stream(plan):
             return sorted(t for t in _changes(plan, self.streams, self.origin) if t < before)
         length = granule(plan)
         assert length is not None, "a window is over a chronon stream or a granular one"
@@ -209,7 +209,7 @@ class _Interpreter:
         """The elements up to an instant with their times, in order, by partition."""
         by_value = [SortKey(ColumnRef(column.id, column.type)) for column in schema(source)]
         parts: dict[object, list[tuple[Instant, Row]]] = {}
-        for s in self._occasions(source, t + 1):
+        for s in self._element_instants(source, t + 1):
             rows = self.at(source, s)
             for row in rows if keeps_arrival_order(source) else in_order(rows, by_value):
                 parts.setdefault(_key(row, partition), []).append((s, row))
@@ -218,12 +218,12 @@ class _Interpreter:
 
 def _minus(one: list[Row], two: list[Row]) -> list[Row]:
     """The rows of one bag that the other does not have."""
-    left = Counter(map(_key, two))
+    remaining = Counter(map(_key, two))
     difference: list[Row] = []
     for row in one:
         key = _key(row)
-        if left[key] > 0:
-            left[key] -= 1
+        if remaining[key] > 0:
+            remaining[key] -= 1
         else:
             difference.append(row)
     return difference
@@ -233,7 +233,7 @@ def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
     return predicate is None or evaluate(predicate, {**one, **two}) is True
 
 
-def _copies(kind: logical.SetKind, left: int, right: int) -> int:
+def _multiplicity(kind: logical.SetKind, left: int, right: int) -> int:
     match kind:
         case "except all":
             return max(left - right, 0)
@@ -270,7 +270,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         case logical.TimeWindow(range_us, slide_us, source):
             instants = below(source)
             length = granule(source)
-            if not is_point_stream(source) and length is not None and instants:
+            if not is_chronon_stream(source) and length is not None and instants:
                 last = max(instants) + length  # a long-lived element occurs in every granule
                 instants = set(range(min(instants) // length * length, last, length))
             edges = set(instants)

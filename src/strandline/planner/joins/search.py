@@ -16,7 +16,7 @@ from strandline.planner.joins.rates import Floats, JoinLoad, JoinQuery, Mask, Tr
 from strandline.planner.joins.shedding import SheddingPlan, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
-CLOSELY = 3  # plans
+MAX_EXACT_PLANS = 3  # plans that are costed exactly
 EXHAUSTIVE = 6  # streams; with more of them there are too many plans to cost each
 
 
@@ -48,13 +48,13 @@ def best_plan(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
 def ranked(query: JoinQuery, capacity: float = 1.0) -> list[JoinTreeChoice]:
     """All plans, the best first. Where there are many, only those with the best quick estimate are costed exactly."""
     all_trees = list(trees(query.size, "bushy"))
-    quick = len(all_trees) > CLOSELY
+    quick = len(all_trees) > MAX_EXACT_PLANS
     choices = sorted(
         (consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.shedding.worth
     )
     if quick and query.by_time.any() and not query.by_time.all():
-        closely = [consider(query, choice.tree, capacity) for choice in choices[:CLOSELY]]
-        choices = sorted((*closely, *choices[CLOSELY:]), key=lambda choice: -choice.shedding.worth)
+        exact = [consider(query, choice.tree, capacity) for choice in choices[:MAX_EXACT_PLANS]]
+        choices = sorted((*exact, *choices[MAX_EXACT_PLANS:]), key=lambda choice: -choice.shedding.worth)
     return choices
 
 

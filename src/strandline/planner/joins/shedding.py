@@ -26,7 +26,7 @@ ROUNDS = 60
 CLOSE = 1e-9
 STEP = 2.0  # largest step of a sampling rate, in natural logarithms
 TURNS = 3
-TURN_PAYS = 1e-6
+MIN_TURN_GAIN = 1e-6  # of the output; the turns end below it
 SLACK = 1e-6
 
 
@@ -189,7 +189,7 @@ def _in_turn(plan: _Plan, capacity: float, start: Floats) -> Floats:
     best, output = _thinned_alike(plan, capacity, start), -1.0
     for _ in range(TURNS):
         sampling_rates = _filled(plan, capacity, _balanced(plan, capacity, best, by_time))
-        if not plan.output(sampling_rates) > output * (1 + TURN_PAYS):
+        if not plan.output(sampling_rates) > output * (1 + MIN_TURN_GAIN):
             break
         best, output = sampling_rates, plan.output(sampling_rates)
     return best

@@ -11,8 +11,8 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 
 
-def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, lasts: bool) -> Node:
-    """An aggregation; `lasts` if no element ever ends.
+def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, never_expires: bool) -> Node:
+    """An aggregation; `never_expires` if no element of `source` ends.
 
     Duplicates of DISTINCT values are removed in a separate branch: a value may stay when the row that brought it
     expires. Where none expires, the first row with a value keeps it.
@@ -23,7 +23,7 @@ def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, lasts: bo
     """
     if not any(call.distinct for _, call in aggregates):
         return physical.IncrementalAggregate(keys, aggregates, source)
-    if lasts and not any(call.distinct and call.order for _, call in aggregates):
+    if never_expires and not any(call.distinct and call.order for _, call in aggregates):
         return _sweep_first_values(keys, aggregates, source)
     by_id = {column.id: column for column in schema(source)}
     here = Column(f"here {aggregates[0][0].id}", "here", BOOLEAN)  # counts rows
@@ -42,23 +42,23 @@ def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, lasts: bo
         *inner.values(),
     )
 
-    def way(node: Node, expressions: dict[str, Expression]) -> Node:
+    def branch(node: Node, expressions: dict[str, Expression]) -> Node:
         return physical.Project(tuple((c, expressions.get(c.id, Literal(None, c.type))) for c in columns), node)
 
     def same(*ids: str) -> dict[str, Expression]:
         return {column_id: ColumnRef(column_id, by_id[column_id].type) for column_id in ids}
 
     copied: dict[str, Expression] = {copy.id: ColumnRef(column_id, copy.type) for column_id, copy in copies.items()}
-    ways = [way(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
+    branches = [branch(source, {**same(*keys, *plain), **copied, here.id: Literal(True, BOOLEAN)})]
     for column_id, column in once.items():
         values = tuple((by_id[key], value) for key, value in same(*dict.fromkeys((*keys, column_id))).items())
         value = ColumnRef(column_id, column.type)
         expressions = {**same(*keys), column.id: value}
         if column_id in inner:
             expressions[inner[column_id].id] = Call("[]", (value, Literal(1, BIGINT)), inner[column_id].type)
-        ways.append(way(physical.Distinct(physical.Project(values, source)), expressions))
+        branches.append(branch(physical.Distinct(physical.Project(values, source)), expressions))
     calls = tuple((column, _rerouted(call, here, copies, once, inner)) for column, call in aggregates)
-    return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(ways)))
+    return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(branches)))
 
 
 def _sweep_first_values(keys: tuple[str, ...], aggregates: Aggregates, source: Node) -> Node:

@@ -40,13 +40,13 @@ def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first
 
     def add(root: Node, stage: int, route: physical.ExchangeTo | physical.ResultOf) -> None:
         number = first + len(done) + 1
-        done.append(Fragment(f"f{number}", query, stage, root, route, streams, everywhere=not _only_in_one(root)))
+        done.append(Fragment(f"f{number}", query, stage, root, route, streams, everywhere=not _runs_in_one_shard(root)))
 
     carved, stage = finish(root)
     add(carved, stage, physical.ResultOf(query))
     return sorted(done, key=lambda fragment: fragment.stage)
 
 
-def _only_in_one(node: Node) -> bool:
+def _runs_in_one_shard(node: Node) -> bool:
     """True if the fragment aggregates without keys: an empty shard would emit a result, too, and must not."""
     return any(isinstance(each, physical.IncrementalAggregate) and not each.keys for each in numbered(node))

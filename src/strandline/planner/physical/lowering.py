@@ -23,7 +23,7 @@ from strandline.logical.expressions import (
     reads_only,
 )
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_point_stream, keeps_arrival_order, lasts
+from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order, never_expires
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
@@ -101,7 +101,7 @@ def _build(plan: Plan) -> LoweredPlan:
             return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
         case logical.TimeWindow(range_us, slide_us, source):
             built = _build(source)
-            if not is_point_stream(source):
+            if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _spread(built)
@@ -118,17 +118,17 @@ def _build(plan: Plan) -> LoweredPlan:
             return replace(built, node=physical.SessionWindow(partition, gap_us, built.node))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
-        case logical.Changes("insert", source) if lasts(source):
+        case logical.Changes("insert", source) if never_expires(source):
             return _arrivals(_build(source))
         case logical.Changes(kind, source):
             built = partition_by(_build(source), tuple(column.id for column in logical_schema(source)))
             return replace(built, node=physical.ChangeStream(kind, built.node))
         case logical.TopRows(partition, order, limit, source):
-            built = _brought_together(_build(source), partition, order, limit)
+            built = _colocate(_build(source), partition, order, limit)
             return replace(built, node=physical.TopK(partition, order, limit, built.node))
-        case logical.Rank(place, partition, order, most, source):
-            built = _brought_together(_build(source), partition, order, most)
-            return replace(built, node=physical.Rank(place, partition, order, most, built.node))
+        case logical.Rank(rank_column, partition, order, limit, source):
+            built = _colocate(_build(source), partition, order, limit)
+            return replace(built, node=physical.Rank(rank_column, partition, order, limit, built.node))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):
@@ -141,7 +141,7 @@ def _build(plan: Plan) -> LoweredPlan:
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, aggregates, source):
             built = _partitioned(_build(source), keys)
-            node = sweep(keys, aggregates, built.node, lasts(source))
+            node = sweep(keys, aggregates, built.node, never_expires(source))
             return LoweredPlan(node, _restricted(built.where, frozenset(keys)) if keys else Single())
         case logical.Distinct(source):
             built = partition_by(_build(source), tuple(column.id for column in logical_schema(source)))
@@ -161,10 +161,10 @@ def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
     return partition_by(built, partition) if partition else gather(built)
 
 
-def _brought_together(
+def _colocate(
     built: LoweredPlan, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int | None
 ) -> LoweredPlan:
-    """All elements of a partition in one place, as far as they can be among the first."""
+    """All elements of a partition in one shard, as far as they can be among the first."""
     if limit is None or isinstance(built.where, Single):
         return _partitioned(built, partition)
     if isinstance(built.where, SourceOrdered) and built.where.window is not None:
@@ -229,7 +229,7 @@ def _join(
     left, l_keys = _with_keys(left, l_values, "left")
     right, r_keys = _with_keys(right, r_values, "right")
     l_ids, r_ids = tuple(key.id for key in l_keys), tuple(key.id for key in r_keys)
-    left, right, fit = _side_by_side(left, l_ids, right, r_ids)
+    left, right, fit = _copartition(left, l_ids, right, r_ids)
     if kind is None and isinstance(left.where, Single) and isinstance(right.where, Single):
         where: Distribution = Single()
     elif kind == "full":
@@ -244,7 +244,7 @@ def _join(
     return LoweredPlan(node, where)
 
 
-def _side_by_side(
+def _copartition(
     left: LoweredPlan, left_ids: tuple[str, ...], right: LoweredPlan, right_ids: tuple[str, ...]
 ) -> tuple[LoweredPlan, LoweredPlan, tuple[int, ...]]:
     """Co-partition both sides of a join, and the keys used for it; moves as few elements as possible."""
@@ -318,7 +318,7 @@ def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
     counts = tuple(Column(f"{mark.id} copies", mark.name, BIGINT) for mark in marks)
     calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
     node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
-    node = physical.Repeat(_copies(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
+    node = physical.Repeat(_multiplicity(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
     return LoweredPlan(physical.Project(pass_on(plan.columns), node), left.where)
 
 
@@ -334,7 +334,7 @@ def _marked(node: Node, columns: tuple[Column, ...], marks: tuple[Column, ...], 
     return physical.Project((*pass_on(columns), *marked), node)
 
 
-def _copies(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
+def _multiplicity(kind: logical.SetKind, left: ColumnRef, right: ColumnRef) -> Expression:
     def call(function: str, *arguments: Expression, kind: Type = BIGINT) -> Expression:
         return Call(function, arguments, kind)
 

@@ -13,7 +13,13 @@ from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema, sources
-from strandline.planner.physical_cardinality import PhysicalProfile, in_skyband, join_output, match_output, mean_copies
+from strandline.planner.physical_cardinality import (
+    PhysicalProfile,
+    in_skyband,
+    join_output,
+    match_output,
+    mean_multiplicity,
+)
 
 
 def show_node(node: Node, feeders: Mapping[str, str]) -> str:
@@ -42,8 +48,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return "InsertStream"
         case physical.TopK(partition, order, limit, _):
             return f"TopK {limit} {explain.show_order(partition, order)}"
-        case physical.Rank(place, partition, order, most, _):
-            return f"Rank {explain.show_rank(place, partition, order, most)}"
+        case physical.Rank(rank_column, partition, order, limit, _):
+            return f"Rank {explain.show_rank(rank_column, partition, order, limit)}"
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             window = explain.show_window(range_us, slide_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
@@ -101,8 +107,8 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=replace(first.uncut, length=CHRONON), cut=True, whole=1.0)
         case physical.TopK(partition, _, limit, _):
             return first.cut_every(batch, cardinality.first_rows(first.uncut, partition, limit))
-        case physical.Rank(place, partition, _, limit, _):
-            return first.cut_every(batch, cardinality.ranked(first.uncut, place, partition, limit))
+        case physical.Rank(rank_column, partition, _, limit, _):
+            return first.cut_every(batch, cardinality.ranked(first.uncut, rank_column, partition, limit))
         case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
             per_group = stream.rate * together / groups_of(stream, partition)
@@ -123,7 +129,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             all_cut = all(profile.cut for profile in below)
             return replace(first, stream=cardinality.merged(columns, schemas, streams), cut=all_cut)
         case physical.Repeat(copies, source):
-            return first.after(replace(stream, rate=stream.rate * mean_copies(copies, source, profiles)))
+            return first.after(replace(stream, rate=stream.rate * mean_multiplicity(copies, source, profiles)))
         case physical.Split(length_us, _, _):
             parts = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * parts, length=stream.length / parts))

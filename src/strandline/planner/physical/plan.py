@@ -110,10 +110,10 @@ class TopK:
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """Rows with their places in an order, by sweeping over the instants at which something changes."""
+    """Rows with their ranks in an order, by sweeping over the instants at which something changes."""
 
     tag: ClassVar[str] = "Rank"
-    place: Column
+    rank_column: Column
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int | None
@@ -390,8 +390,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
-        case Rank(place, _, _, _, source) | SamplingRate(place, _, _, source):
-            return (*schema(source), place)
+        case Rank(column, _, _, _, source) | SamplingRate(column, _, _, source):
+            return (*schema(source), column)
         case IncrementalAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))

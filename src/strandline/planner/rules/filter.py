@@ -140,17 +140,17 @@ def push_filter_below_first_rows(plan: Plan) -> Plan | None:
 
 
 def limit_rank_by_filter(plan: Plan) -> Plan | None:
-    """σ(place ≤ n)(ρ(S)) = ρn(S): ranks beyond the limit are not computed.
+    """σ(rank ≤ n)(ρ(S)) = ρn(S): ranks beyond the limit are not computed.
 
-    A single place, `place = n`, is a limit too, but lower ranks still have to be filtered.
+    A single rank, `rank = n`, is a limit too, but lower ranks still have to be filtered.
     """
     match plan:
-        case Filter(predicate, Rank(place, _, _, limit, _) as rank):
-            bounds = [(part, *_bound(part, place.id)) for part in conjuncts(predicate)]
+        case Filter(predicate, Rank(rank_column, _, _, limit, _) as rank):
+            bounds = [(part, *_bound(part, rank_column.id)) for part in conjuncts(predicate)]
             lowest = min((n for _, n, _ in bounds if n is not None), default=limit)
             if limit is not None and lowest is not None:
                 lowest = min(limit, lowest)
-            remaining = conjunction(part for part, _, all_is_said in bounds if not all_is_said)
+            remaining = conjunction(part for part, _, is_pure_bound in bounds if not is_pure_bound)
             if lowest == limit and remaining == predicate:
                 return None
             return filtered(replace(rank, limit=lowest), remaining)

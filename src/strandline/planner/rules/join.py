@@ -1,7 +1,7 @@
 """Rules about joins: conditions that move below them, and single steps from one order to another.
 
-`planner/join_order.py` finds the best order of a cluster by a model of its own. The steps are for the beam search over
-plans with other operators between joins.
+`planner/join_order.py` finds the best order of a join graph by a model of its own. The steps are for the beam search
+over plans with other operators between joins.
 """
 
 from __future__ import annotations

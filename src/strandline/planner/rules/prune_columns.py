@@ -21,14 +21,16 @@ def prune_columns(plan: Plan) -> Plan:
     the first element of any stream that the query reads.
     """
     needed = column_ids(plan)
-    pruned = _prune(plan, needed, may_forget=True)
+    pruned = _prune(plan, needed, may_drop_joins=True)
     begins = any(isinstance(node, logical.Aggregate) and not node.keys for node in walk(plan))
-    return _prune(plan, needed, may_forget=False) if begins and streams_read(pruned) != streams_read(plan) else pruned
+    return (
+        _prune(plan, needed, may_drop_joins=False) if begins and streams_read(pruned) != streams_read(plan) else pruned
+    )
 
 
-def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
+def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
     def prune(source: Plan, required: frozenset[str]) -> Plan:
-        return _prune(source, required, may_forget)
+        return _prune(source, required, may_drop_joins)
 
     def prune_in_order(source: Plan, ids: tuple[str, ...]) -> Plan:
         """Unions and set operations match columns by position, so their inputs must have them in order."""
@@ -51,18 +53,18 @@ def _prune(plan: Plan, needed: frozenset[str], may_forget: bool) -> Plan:
             if isinstance(plan, logical.CountWindow) and not keeps_arrival_order(source):
                 read = column_ids(source)  # which rows are the last is a question of their values
             return _narrow(replace(plan, source=prune(source, read)), needed)
-        case logical.Rank(place, partition, order, limit, source) if place.id not in needed:
+        case logical.Rank(rank_column, partition, order, limit, source) if rank_column.id not in needed:
             # The ranks themselves are not read.
             return prune(source if limit is None else logical.TopRows(partition, order, limit, source), needed)
         case logical.TopRows(partition, order, _, source) | logical.Rank(_, partition, order, _, source):
             read = needed.union(partition, (key.column.id for key in order))
-            below = read - {plan.place.id} if isinstance(plan, logical.Rank) else read
+            below = read - {plan.rank_column.id} if isinstance(plan, logical.Rank) else read
             return _narrow(replace(plan, source=prune(source, below)), needed)
         case logical.Changes(_, source):  # a change of an unread column is a change all the same
             return _narrow(replace(plan, source=prune(source, column_ids(source))), needed)
         case logical.TimeWindow() | logical.Granularity():
             return replace(plan, source=prune(plan.source, needed))
-        case logical.MarkJoin(mark, _, left, _) if mark.id not in needed and may_forget:
+        case logical.MarkJoin(mark, _, left, _) if mark.id not in needed and may_drop_joins:
             return prune(left, needed)
         case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
             required = needed | columns_of(plan.predicate)

@@ -14,18 +14,18 @@ from dataclasses import replace
 
 from strandline.logical.expressions import ColumnRef
 from strandline.logical.plan import CountWindow, Filter, Granularity, Map, Plan, SessionWindow, TimeWindow, Union
-from strandline.logical.properties.temporal import granule, is_of_the_instant, is_point_stream, keeps_arrival_order
+from strandline.logical.properties.temporal import granule, is_chronon_stream, is_per_instant, keeps_arrival_order
 from strandline.logical.tree import sources, with_sources
 from strandline.planner.rules.expressions import takes_whole_groups
 from strandline.planner.rules.filter import push_by_groups
 
 
 def drop_default_window(plan: Plan) -> Plan | None:
-    """ω1(S) = S, rule (10.7), for a point stream; and ωg(S) = S for one of granularity g."""
+    """ω1(S) = S, rule (10.7), for a chronon stream; and ωg(S) = S for one of granularity g."""
     match plan:
-        case TimeWindow(1, 1, source) if is_point_stream(source):
+        case TimeWindow(1, 1, source) if is_chronon_stream(source):
             return source
-        case TimeWindow(int(range_us), 1, source) if not is_point_stream(source) and granule(source) == range_us:
+        case TimeWindow(int(range_us), 1, source) if not is_chronon_stream(source) and granule(source) == range_us:
             return source
     return None
 
@@ -102,7 +102,7 @@ def push_window_below_union(plan: Plan) -> Plan | None:
     Not for windows by rows and sessions: the last N rows of both are not the last N of each.
     """
     match plan:
-        case TimeWindow(_, _, Union(columns, inputs)) if _one_clock(inputs):
+        case TimeWindow(_, _, Union(columns, inputs)) if _have_same_granularity(inputs):
             return Union(columns, tuple(replace(plan, source=source) for source in inputs))
     return None
 
@@ -114,7 +114,7 @@ def pull_window_above_union(plan: Plan) -> Plan | None:
             sides = [_under_window(source) for source in inputs]
             windows = {None if side is None else (side.range_us, side.slide_us) for side in sides}
             below = tuple(side.source for side in sides if side is not None)
-            if None in windows or len(windows) != 1 or not _one_clock(below):
+            if None in windows or len(windows) != 1 or not _have_same_granularity(below):
                 return None
             [(range_us, slide_us)] = (window for window in windows if window is not None)
             return TimeWindow(range_us, slide_us, Union(columns, below))
@@ -131,10 +131,10 @@ def _under_window(plan: Plan) -> TimeWindow | None:
     return None
 
 
-def _one_clock(inputs: Sequence[Plan]) -> bool:
+def _have_same_granularity(inputs: Sequence[Plan]) -> bool:
     """True if the inputs of a window have elements at their own instants, or all at the same granularity."""
-    return all(map(is_point_stream, inputs)) or (
-        not any(map(is_point_stream, inputs)) and len({granule(source) for source in inputs}) == 1
+    return all(map(is_chronon_stream, inputs)) or (
+        not any(map(is_chronon_stream, inputs)) and len({granule(source) for source in inputs}) == 1
     )
 
 
@@ -145,14 +145,14 @@ def push_granules_down(plan: Plan) -> Plan | None:
     from the first element on and not from the first granule on.
     """
     match plan:
-        case Granularity(_, source) if is_of_the_instant(source):
+        case Granularity(_, source) if is_per_instant(source):
             return with_sources(source, tuple(replace(plan, source=below) for below in sources(source)))
     return None
 
 
 def pull_granules_up(plan: Plan) -> Plan | None:
     """op(Γ(S1), Γ(S2)) = Γ(op(S1, S2)) under the same condition, if all inputs have the same granules."""
-    if not is_of_the_instant(plan):
+    if not is_per_instant(plan):
         return None
     inputs = sources(plan)
     granules = [source for source in inputs if isinstance(source, Granularity)]

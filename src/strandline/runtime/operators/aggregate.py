@@ -9,7 +9,7 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.core.types import Column, Schema
-from strandline.functions.aggregates import DISPERSIONS, looks_at_members
+from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
@@ -74,7 +74,7 @@ class IncrementalAggregateOperator(Operator):
         self.counted = sorted({call.argument.id for _, call in aggregates if call.argument})
         self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
         self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
-        self.looks_at_members = any(looks_at_members(call) for _, call in aggregates)
+        self.needs_members = any(needs_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
@@ -97,7 +97,7 @@ class IncrementalAggregateOperator(Operator):
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
         leaving = self.valid.take_before(watermark.time)
         ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
-        staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.looks_at_members else []
+        staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.needs_members else []
         return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, watermark)
 
     def _sweep(
@@ -130,7 +130,7 @@ class IncrementalAggregateOperator(Operator):
         if not len(line.code):
             return Batch.empty(self.output)
 
-        ends_later = ~over & ((ends < FOREVER) | self.looks_at_members)
+        ends_later = ~over & ((ends < FOREVER) | self.needs_members)
         self.valid.append(arrived.filter(pl.Series(ends_later)).drop(FROM))
         sums = self._totals(line, events, carried, arrived, ended)
         exists = line.time < line.until
@@ -139,7 +139,7 @@ class IncrementalAggregateOperator(Operator):
         here = _Slice(line, events, carried, arrived, ended, sums, exists)
         extremes = {side: self._extremes(side, held, here) for side, held in zip(self.candidates, at_held, strict=True)}
         members = None
-        if self.looks_at_members:
+        if self.needs_members:
             elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
             groups_of = np.concatenate([at_ended, at_staying, at_arrived])
             member_events = events.member_events(line, groups_of[: len(groups_of) - arrived.height])
@@ -147,7 +147,7 @@ class IncrementalAggregateOperator(Operator):
         folds = {
             column.id: self._fold(column.id, call.user, call.argument.id, here)
             for column, call in self.aggregates
-            if call.user is not None and call.argument is not None and not looks_at_members(call)
+            if call.user is not None and call.argument is not None and not needs_members(call)
         }
         columns = self._columns(here, extremes, members, folds)
         if representative is not None:

@@ -93,7 +93,7 @@ def pooled(user: UserAggregate, carried: States | None, values: pl.Series) -> St
 def stored(states: States, name: str, places: Index, validity: Mask) -> list[pl.Series]:
     """The states at some places as columns of the operator's state; NULL where nothing is known."""
     chosen = states.take(pa.array(places, mask=~validity))
-    numbers = [""] if states.alone else map(str, range(len(chosen.columns)))
+    numbers = [""] if states.is_single else map(str, range(len(chosen.columns)))
     return [pl.Series(f"{STATE}{n}:{name}", column) for n, column in zip(numbers, chosen.columns, strict=True)]
 
 

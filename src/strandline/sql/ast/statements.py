@@ -18,7 +18,7 @@ class Shedding(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Allowing(Node):
+class QueryWithShedding(Node):
     """A query that may lose rows when it cannot keep up."""
 
     query: Query
@@ -137,7 +137,7 @@ class DropSink(Node):
 class Explain(Node):
     """`EXPLAIN query`, or with `why` also the plans that were rejected."""
 
-    statement: Query | Allowing | CreateStreamAs | CreateView | CreateSink
+    statement: Query | QueryWithShedding | CreateStreamAs | CreateView | CreateSink
     why: bool = False
 
 
@@ -173,5 +173,5 @@ class Describe(Node):
 
 Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
 Statement: TypeAlias = (
-    Declaration | CreateSink | DropSink | Explain | ExplainAnalyze | Show | Set | Describe | Query | Allowing
+    Declaration | CreateSink | DropSink | Explain | ExplainAnalyze | Show | Set | Describe | Query | QueryWithShedding
 )

@@ -11,7 +11,7 @@ from typing import Final
 
 from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction, aggregate_type
-from strandline.functions.signatures import OF_ARRAYS, FunctionError, widens
+from strandline.functions.signatures import ARRAY_HINT, FunctionError, is_implicitly_castable
 from strandline.logical.expressions import Call, Case, Cast, Expression, Literal, Value
 from strandline.logical.udf import UserAggregate
 from strandline.sql import ast
@@ -19,7 +19,7 @@ from strandline.sql.binder.literals import article, cast_to
 
 Bind = Callable[[ast.Expression], Expression]
 
-_TAKES_STAR: Final = "count"
+_COUNT: Final = "count"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +70,7 @@ def bind_aggregate(
         value = None if isinstance(node.arguments, ast.Star) else bind(node.arguments[0])
         parameter = _separator(node, bind) if function.form == "separated" else None
     name = function.name
-    if name == _TAKES_STAR and isinstance(value, Literal) and value.value is not None and not node.distinct:
+    if name == _COUNT and isinstance(value, Literal) and value.value is not None and not node.distinct:
         value = None  # COUNT(1) counts rows
     if name in ("first", "last") and not order:
         order = (_by_time(name, node, time),)
@@ -107,7 +107,7 @@ def bind_aggregate(
 def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -> tuple[Expression, tuple[Sorted, ...]]:
     """The argument of an aggregate of the user's in the type that it takes, in the order that names it, too."""
     (kind,) = user.arguments
-    if not widens(value.type, kind):
+    if not is_implicitly_castable(value.type, kind):
         raise FunctionError(f"{user.name} does not accept ({value.type})", f"It is declared as {user}.")
     fitted = cast_to(value, kind)
     return fitted, tuple(replace(item, value=fitted) if item.value == value else item for item in order)
@@ -118,7 +118,7 @@ def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
     arity = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
     within = function.form in ("within group", "fraction within group")
     problem = None
-    if isinstance(node.arguments, ast.Star) and function.name != _TAKES_STAR:
+    if isinstance(node.arguments, ast.Star) and function.name != _COUNT:
         problem = f"{function.name} does not take *"
     elif isinstance(node.arguments, ast.Star) and node.distinct:
         problem = "COUNT(DISTINCT *) is not supported"
@@ -140,7 +140,7 @@ def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
 def _sorted(item: ast.SortItem, bind: Bind) -> Sorted:
     value = bind(item.value)
     if value.type.element is not None:
-        raise item.value.error(f"cannot ORDER BY {article(value.type)}", "type-mismatch", OF_ARRAYS)
+        raise item.value.error(f"cannot ORDER BY {article(value.type)}", "type-mismatch", ARRAY_HINT)
     if value.type == NULL:
         value = cast_to(value, VARCHAR)
     return Sorted(value, item.descending, item.nulls_first)

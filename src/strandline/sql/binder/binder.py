@@ -239,14 +239,14 @@ class Binder:
             return source
         parts = node.operands if isinstance(node, ast.Logical) and node.operator == "AND" else (node,)
         tests = [part for part in parts if is_match_test(part)]
-        scalars, match = (ClauseScalars(self, scope, "WHERE") for _ in range(2))
+        scalars, match_scalars = (ClauseScalars(self, scope, "WHERE") for _ in range(2))
         conditions = [scalars.condition(part) for part in parts if part not in tests]
         for part in tests:
-            match.keep(part)
+            match_scalars.keep(part)
         outer = scope.outer_ids()
         own = conjunction(condition for condition in conditions if not columns_of(condition) & outer)
         correlated = conjunction(condition for condition in conditions if columns_of(condition) & outer)
-        return filtered(match.over(filtered(scalars.over(source), own)), correlated)
+        return filtered(match_scalars.over(filtered(scalars.over(source), own)), correlated)
 
     def above_where(
         self,
@@ -267,15 +267,15 @@ class Binder:
         groups = Groups(self.ids, scope)
         for keys in grouping_sets(select.group_by):
             groups.sets.append(tuple(groups.add_key(node, outputs) for node in keys))
-        listed, of_having, of_qualify = (
-            GroupScalars(self, groups, clause, places)
-            for clause, places in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
+        select_scalars, having_scalars, qualify_scalars = (
+            GroupScalars(self, groups, clause, clause_ranks)
+            for clause, clause_ranks in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
         )
-        values = [listed.value(node) for node in nodes]
-        having = conjunction(() if select.having is None else (of_having.truth(select.having),))
-        condition = None if qualify is None else of_qualify.truth(qualify)
-        plan = filtered(of_having.over(groups.plan(source)), having)
-        return of_qualify.over(listed.over(plan)), values, condition
+        values = [select_scalars.value(node) for node in nodes]
+        having = conjunction(() if select.having is None else (having_scalars.truth(select.having),))
+        condition = None if qualify is None else qualify_scalars.truth(qualify)
+        plan = filtered(having_scalars.over(groups.plan(source)), having)
+        return qualify_scalars.over(select_scalars.over(plan)), values, condition
 
     def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
         """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the

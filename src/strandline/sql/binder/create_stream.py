@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from strandline.core.errors import BindError
 from strandline.core.types import Type
-from strandline.logical.catalog import BadInputPolicy, BaseStream, KnownRows, SourceCall, StreamStatistics
+from strandline.logical.catalog import BadInputPolicy, BaseStream, ConnectorCall, SourceSchema, StreamStatistics
 from strandline.sql import ast
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.lexer import RESERVED
@@ -21,19 +21,19 @@ Columns: TypeAlias = tuple[tuple[str, Type], ...]
 TIME_TYPES: Final = ("TIMESTAMP", "DATE", "BIGINT")
 
 
-def bind_create_stream(statement: ast.CreateStream, known_rows: KnownRows | None = None) -> BaseStream:
+def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema | None = None) -> BaseStream:
     """The stream that `CREATE STREAM name (columns) SOURCE …` declares; the source itself is not checked.
 
     Omitted columns, time and order are those that the source provides.
     """
-    columns = _columns(statement, known_rows)
+    columns = _columns(statement, source_schema)
     time_column = None if statement.time_column is None else _time_column(statement, columns, statement.time_column)
     disorder_us = statement.within.microseconds if statement.within else 0
-    if not statement.columns and known_rows is not None:
+    if not statement.columns and source_schema is not None:
         if time_column is None:
-            time_column = known_rows.time_column
-        if time_column == known_rows.time_column and statement.within is None:
-            disorder_us = known_rows.disorder_us
+            time_column = source_schema.time_column
+        if time_column == source_schema.time_column and statement.within is None:
+            disorder_us = source_schema.disorder_us
     clause = statement.bad_input
     policy = BadInputPolicy() if clause is None else BadInputPolicy(clause.stops, clause.most_rows, clause.most_share)
     return BaseStream(
@@ -44,14 +44,14 @@ def bind_create_stream(statement: ast.CreateStream, known_rows: KnownRows | None
         disorder_us=disorder_us,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
         end_column=_end_column(statement, columns),
-        statistics=_statistics(statement, columns, known_rows),
+        statistics=_statistics(statement, columns, source_schema),
         bad_input=policy,
     )
 
 
-def _statistics(statement: ast.CreateStream, columns: Columns, known_rows: KnownRows | None) -> StreamStatistics:
+def _statistics(statement: ast.CreateStream, columns: Columns, source_schema: SourceSchema | None) -> StreamStatistics:
     """Statistics of `WITH (…)`, completed by those of the source."""
-    rate = known_rows.rate if known_rows is not None else None
+    rate = source_schema.rate if source_schema is not None else None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
     for hint in statement.hints:
@@ -97,19 +97,21 @@ def _written(name: str) -> str:
     return name if plain else '"' + name.replace('"', '""') + '"'
 
 
-def bind_connector(connector: ast.Connector) -> SourceCall:
+def bind_connector(connector: ast.Connector) -> ConnectorCall:
     """A source or sink with its values; whether it exists, or is allowed, is not checked."""
     options = {_folded(name): value.value for name, value in connector.options}
-    return SourceCall(_folded(connector.function), tuple(argument.value for argument in connector.arguments), options)
+    return ConnectorCall(
+        _folded(connector.function), tuple(argument.value for argument in connector.arguments), options
+    )
 
 
-def _columns(statement: ast.CreateStream, known_rows: KnownRows | None) -> Columns:
+def _columns(statement: ast.CreateStream, source_schema: SourceSchema | None) -> Columns:
     if not statement.columns:
-        if known_rows is None:
+        if source_schema is None:
             hint = f"Declare the columns: CREATE STREAM {statement.name.name} (column TYPE, …) SOURCE …."
             message = f"{statement.source.function.name}() needs a column list"
             raise statement.source.error(message, "columns-missing", hint)
-        return known_rows.columns
+        return source_schema.columns
     seen: set[str] = set()
     for column in statement.columns:
         if column.name.name.lower() in seen:

@@ -14,7 +14,7 @@ from strandline.core.types import BOOLEAN, DOUBLE, INTERVAL, NULL, TIMESTAMP, VA
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_aggregate
 from strandline.functions.datetimes import PARTS, part_of
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
-from strandline.functions.signatures import OF_ARRAYS, FunctionError, castable, meet, widens
+from strandline.functions.signatures import ARRAY_HINT, FunctionError, castable, is_implicitly_castable, meet
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, extent
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.sql import ast
@@ -47,15 +47,15 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A bound argument, with its place. `open` marks a text literal, which takes the type that is needed."""
+    """A bound argument, with its span. `is_untyped` marks a text literal, which takes the type that is needed."""
 
     value: Expression
     span: Span
-    open: bool = False
+    is_untyped: bool = False
 
     @property
     def type(self) -> Type:
-        return NULL if self.open else self.value.type
+        return NULL if self.is_untyped else self.value.type
 
 
 Subquery: TypeAlias = ast.Exists | ast.Quantified | ast.ScalarQuery
@@ -190,9 +190,9 @@ class Scalars:
         left, right = self.operand(node.left), self.operand(node.right)
         for operand in (left, right):
             _check_repeatable(operand)
-        nothing = [call("is_null", [operand], node.span) for operand in (left, right)]
+        null_tests = [call("is_null", [operand], node.span) for operand in (left, right)]
         # Unknown only if one of them is NULL: then they are the same if both are.
-        same = (call("=", [left, right], node.span), Call("and", tuple(nothing), BOOLEAN))
+        same = (call("=", [left, right], node.span), Call("and", tuple(null_tests), BOOLEAN))
         return _negated(Call("coalesce", same, BOOLEAN), not node.negated)
 
     def between(self, node: ast.Between) -> Expression:
@@ -240,8 +240,8 @@ class Scalars:
             return self.aggregate(aggregate, node)
         if isinstance(node.definition, UserAggregate):
             return self.aggregate(described(node.definition), node)
-        said = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
-        for words in (words for words, clause in said.items() if clause):
+        clauses = {"FILTER": node.filter, "DISTINCT": node.distinct, "ORDER BY": node.order or node.within}
+        for words in (words for words, clause in clauses.items() if clause):
             hint = "Remove it, or use an aggregate."
             raise node.error(f"{words} specified, but {name} is not an aggregate", "type-mismatch", hint)
         if isinstance(node.arguments, ast.Star):
@@ -266,7 +266,9 @@ class Scalars:
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]
         pairs = list(zip(operands, function.arguments, strict=False))
-        if len(nodes) != len(function.arguments) or not all(widens(operand.type, kind) for operand, kind in pairs):
+        if len(nodes) != len(function.arguments) or not all(
+            is_implicitly_castable(operand.type, kind) for operand, kind in pairs
+        ):
             given = ", ".join(str(operand.value.type) for operand in operands)
             message = f"{function.name} does not accept ({given})"
             raise BindError(message, code="type-mismatch", hint=f"It is declared as {function}.", span=span)
@@ -323,8 +325,8 @@ def _negated(value: Expression, negated: bool) -> Expression:
 
 def _fitted(operand: Operand, kind: Type) -> Expression:
     """The operand in the type that is needed; a text literal is read as a value of that type."""
-    if operand.open and kind != VARCHAR:
-        assert isinstance(operand.value, Literal), "only a text literal is open"
+    if operand.is_untyped and kind != VARCHAR:
+        assert isinstance(operand.value, Literal), "only a text literal is untyped"
         return read(str(operand.value.value), kind, operand.span)
     return cast_to(operand.value, kind)
 
@@ -338,7 +340,7 @@ def _check_repeatable(operand: Operand) -> None:
 
 def _cast_hint(kind: Type) -> str | None:
     if kind.element is not None:
-        return OF_ARRAYS
+        return ARRAY_HINT
     if kind == INTERVAL:
         return "Subtract epoch(a) - epoch(b) to get seconds."
     return "Write epoch(ts) for the seconds since 1970." if kind == TIMESTAMP else None

@@ -143,9 +143,9 @@ def _join_of_kind(kind: str | None, predicate: Expression | None, left: Plan, ri
 
 def _shared(left: Scope, right: Scope, span: Span) -> tuple[ast.Identifier, ...]:
     """The names that NATURAL finds on both sides, in the order of the left."""
-    theirs = {column.name.lower() for relation in right.relations for column in relation.visible}
-    mine = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
-    return tuple(ast.Identifier(name, True, span=span) for name in mine if name.lower() in theirs)
+    right_names = {column.name.lower() for relation in right.relations for column in relation.visible}
+    left_names = dict.fromkeys(c.name for relation in left.relations for c in relation.visible)
+    return tuple(ast.Identifier(name, True, span=span) for name in left_names if name.lower() in right_names)
 
 
 def _of_side(scope: Scope, name: ast.Identifier, side: str) -> Column:

@@ -38,7 +38,7 @@ from strandline.sql.binder.window_functions import Ranks
 if TYPE_CHECKING:
     from strandline.sql.binder.binder import Binder
 
-MOST_SETS: Final = 64
+MAX_GROUPING_SETS: Final = 64
 
 
 def has_aggregate(node: ast.Expression) -> bool:
@@ -50,8 +50,8 @@ def has_aggregate(node: ast.Expression) -> bool:
 def is_grouping(select: ast.Select) -> bool:
     """Whether a SELECT groups: by its clauses, or because it lists an aggregate."""
     listed = (item.value for item in select.items if not isinstance(item.value, ast.Star))
-    asked = () if select.qualify is None else (select.qualify,)
-    return bool(select.group_by) or select.having is not None or any(map(has_aggregate, (*listed, *asked)))
+    conditions = () if select.qualify is None else (select.qualify,)
+    return bool(select.group_by) or select.having is not None or any(map(has_aggregate, (*listed, *conditions)))
 
 
 def grouping_key(node: ast.Expression, outputs: list[Output], scope: Scope) -> tuple[ast.Expression, str]:
@@ -84,7 +84,7 @@ def grouping_sets(elements: tuple[ast.Grouping, ...]) -> list[tuple[ast.Expressi
     sets: list[tuple[ast.Expression, ...]] = [()]
     for element in elements:
         sets = [(*one, *two) for one in sets for two in _sets_of(element)]
-        if len(sets) > MOST_SETS:
+        if len(sets) > MAX_GROUPING_SETS:
             raise _too_many(element)
     return [tuple(dict.fromkeys(keys)) for keys in sets]
 
@@ -99,7 +99,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
             parts = [_sets_of(inner)[0] for inner in elements]
             if kind == "ROLLUP":
                 chosen = [parts[:count] for count in range(len(parts), -1, -1)]
-            elif len(parts) > MOST_SETS.bit_length():
+            elif len(parts) > MAX_GROUPING_SETS.bit_length():
                 raise _too_many(element)
             else:
                 chosen = [list(some) for count in range(len(parts), -1, -1) for some in combinations(parts, count)]
@@ -110,7 +110,7 @@ def _sets_of(element: ast.Grouping) -> list[tuple[ast.Expression, ...]]:
 
 def _too_many(element: ast.Grouping) -> BindError:
     hint = "List only the needed ones in GROUPING SETS."
-    return element.error(f"too many grouping sets (maximum {MOST_SETS})", "too-many-groupings", hint)
+    return element.error(f"too many grouping sets (maximum {MAX_GROUPING_SETS})", "too-many-groupings", hint)
 
 
 class Groups:
@@ -141,7 +141,7 @@ class Groups:
     def input(self, value: Expression, name: str) -> Column:
         """The column of the Map below that has this value."""
         if value not in self.inputs:
-            # A column of the query around has its place in that.
+            # An outer reference gets a column of its own here.
             column = self.named.get(value.id) if isinstance(value, ColumnRef) else None
             self.inputs[value] = column or Column(self.ids.fresh(name), name, value.type)
         return self.inputs[value]

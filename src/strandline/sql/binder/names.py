@@ -127,9 +127,9 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return replace(node, partition=tuple(names[key] for key in partition))
             case logical.TopRows(partition, order):
                 return replace(node, partition=tuple(names[key] for key in partition), order=sorted_by(order))
-            case logical.Rank(place, partition, order):
+            case logical.Rank(rank_column, partition, order):
                 partition, order = tuple(names[key] for key in partition), sorted_by(order)
-                return replace(node, place=define(place), partition=partition, order=order)
+                return replace(node, rank_column=define(rank_column), partition=partition, order=order)
             case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
                 return node
             case logical.TimeWindow() | logical.Distinct() | logical.Granularity() | logical.Changes():

@@ -52,7 +52,7 @@ def rescaled(select: ast.Select) -> ast.Select:
     def weigh(node: ast.Node) -> ast.Node:
         if isinstance(node, ast.StreamTable):
             return replace(node, weighted=True)
-        return _meant(node, names) if _is_scaled(node) else node
+        return _expand_call(node, names) if _is_scaled(node) else node
 
     parts: dict[str, Any] = {name: getattr(select, name) for name in ("tables", "having", "qualify")} | {"items": items}
     return replace(select, **{name: ast.rewrite(part, weigh, into_queries=False) for name, part in parts.items()})
@@ -95,20 +95,20 @@ def _check(call: ast.FunctionCall, tables: int) -> None:
         raise call.error(f"{name.upper()} cannot be used over a join", "error-over-join", hint)
 
 
-def _meant(call: ast.FunctionCall, names: list[ast.Identifier]) -> ast.Expression:
+def _expand_call(call: ast.FunctionCall, names: list[ast.Identifier]) -> ast.Expression:
     """A call, in terms of weights."""
     at, name = call.span, call.name.name.lower()
     weight: ast.Expression = _weight(names[0], at)
     for other in names[1:]:
         weight = ast.Binary("*", weight, _weight(other, at), span=at)
     if name.endswith("_error"):
-        less = ast.Binary("-", weight, _number("1", at), span=at)
-        weight = ast.Binary("*", weight, less, span=at)
+        weight_minus_one = ast.Binary("-", weight, _number("1", at), span=at)
+        weight = ast.Binary("*", weight, weight_minus_one, span=at)
     if isinstance(call.arguments, ast.Star):
         value = weight
     elif "count" in name:
-        there = ast.IsTest(call.arguments[0], "NULL", True, span=at)
-        value = ast.Case(None, ((there, weight),), None, span=at)
+        is_not_null = ast.IsTest(call.arguments[0], "NULL", True, span=at)
+        value = ast.Case(None, ((is_not_null, weight),), None, span=at)
     else:
         number = ast.Cast(call.arguments[0], ast.TypeName(DOUBLE, span=at), span=at)
         value = ast.Binary("*", weight, number, span=at)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from strandline.core.errors import Span
-from strandline.functions.signatures import OF_ARRAYS
+from strandline.functions.signatures import ARRAY_HINT
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.sql import ast
 from strandline.sql.binder.literals import article
@@ -124,5 +124,5 @@ def is_listed(node: ast.Expression, outputs: list[Output]) -> bool:
 def sort_key(item: ast.SortItem, column: ColumnRef) -> SortKey:
     """The column of ORDER BY that an element of it has become."""
     if column.type.element is not None:
-        raise item.value.error(f"cannot ORDER BY {article(column.type)}", "type-mismatch", OF_ARRAYS)
+        raise item.value.error(f"cannot ORDER BY {article(column.type)}", "type-mismatch", ARRAY_HINT)
     return SortKey(column, item.descending, item.nulls_first)

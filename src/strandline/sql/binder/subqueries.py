@@ -71,7 +71,7 @@ class ClauseScalars(Scalars):
         return source
 
     def rank(self, node: ast.Ranking) -> Expression:
-        return super().rank(node) if self.ranks is None else self.ranks.place(node, self)
+        return super().rank(node) if self.ranks is None else self.ranks.rank_column(node, self)
 
     def subquery(self, node: Subquery) -> Expression:
         """The value of a subquery anywhere in an expression."""
@@ -79,11 +79,11 @@ class ClauseScalars(Scalars):
             return self.single(node)
         if isinstance(node, ast.Exists):
             return self.mark(node, "true")
-        decided = Literal(not _is_all(node), BOOLEAN)
-        decides = self.mark(node, "false" if _is_all(node) else "true")
+        matched_value = Literal(not _is_all(node), BOOLEAN)
+        has_match = self.mark(node, "false" if _is_all(node) else "true")
         unknown = self.mark(node, "unknown")
         otherwise = Literal(_is_all(node), BOOLEAN)
-        return Case(((decides, decided), (unknown, Literal(None, BOOLEAN))), otherwise, BOOLEAN)
+        return Case(((has_match, matched_value), (unknown, Literal(None, BOOLEAN))), otherwise, BOOLEAN)
 
     def keep(self, node: ast.Expression) -> None:
         """Keep the rows of the source for which a match test is true."""

@@ -1,7 +1,7 @@
 """RANK() OVER (…): ranks as further columns of the input of a SELECT.
 
-A place is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns come above these and
-below the list of outputs. What limits the places is a condition like any other, from which the optimizer derives which
+A rank is counted among all rows that are left after WHERE, GROUP BY and HAVING, so the columns come above these and
+below the list of outputs. What limits the ranks is a condition like any other, from which the optimizer derives which
 rows need not be counted.
 """
 
@@ -28,11 +28,11 @@ class Ranks:
     def __init__(self, ids: Ids) -> None:
         self.ids = ids
         self.computed: dict[Expression, Column] = {}  # keys that are no columns yet
-        self.places: dict[Ranking, Column] = {}  # two equal RANK() are one column
+        self.rank_columns: dict[Ranking, Column] = {}  # two equal RANK() are one column
         self._inside = False
 
-    def place(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
-        """The column that will have the place of each row; `scalars` binds the keys."""
+    def rank_column(self, node: ast.Ranking, scalars: Scalars) -> ColumnRef:
+        """The column that will have the rank of each row; `scalars` binds the keys."""
         if self._inside:
             hint = "Compute the inner RANK() in a subquery in FROM."
             raise node.error("RANK() calls cannot be nested", "misplaced-rank", hint)
@@ -41,9 +41,9 @@ class Ranks:
         order = tuple(sort_key(item, self._key(scalars.key(item.value))) for item in node.order)
         self._inside = False
         ranking = partition, order
-        if ranking not in self.places:
-            self.places[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
-        return ColumnRef(self.places[ranking].id, BIGINT)
+        if ranking not in self.rank_columns:
+            self.rank_columns[ranking] = Column(self.ids.fresh("rank"), "rank", BIGINT)
+        return ColumnRef(self.rank_columns[ranking].id, BIGINT)
 
     def _key(self, value: Expression) -> ColumnRef:
         if isinstance(value, ColumnRef):
@@ -54,17 +54,17 @@ class Ranks:
         return ColumnRef(self.computed[value].id, value.type)
 
     def plan(self, source: Plan) -> Plan:
-        """The rows with their places."""
+        """The rows with their ranks."""
         if self.computed:
             keys = ((column, value) for value, column in self.computed.items())
             source = Map((*pass_on(schema(source)), *keys), source)
-        for (partition, order), rank_column in self.places.items():
+        for (partition, order), rank_column in self.rank_columns.items():
             source = Rank(rank_column, tuple(key.id for key in partition), order, None, source)
         return source
 
 
 def is_ranking(select: ast.Select) -> bool:
-    """Whether a SELECT asks for the places of its rows."""
+    """Whether a SELECT asks for the ranks of its rows."""
     return select.qualify is not None or any(isinstance(node, ast.Ranking) for node in ast.own_nodes(select.items))
 
 

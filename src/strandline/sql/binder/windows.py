@@ -15,7 +15,7 @@ from strandline.core.types import INTERVAL, TIMESTAMP, Column
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import Cast, ColumnRef, Expression, Literal
 from strandline.logical.plan import Aggregate, CountWindow, Granularity, Plan, Scan, SessionWindow, TimeWindow
-from strandline.logical.properties.temporal import granule, is_point_stream
+from strandline.logical.properties.temporal import granule, is_chronon_stream
 from strandline.logical.tree import walk
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Operand, call
@@ -32,8 +32,8 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
         _columns(window.partition, scope)  # they only have to exist: a range is the same for every partition
     if window is None or is_identity(window, plan):
         return plan
-    length = None if is_point_stream(plan) else granule(plan)
-    if not is_point_stream(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
+    length = None if is_chronon_stream(plan) else granule(plan)
+    if not is_chronon_stream(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
         raise _over_intervals(plan, window, what)
     match window:
         case ast.NowWindow():
@@ -64,7 +64,7 @@ def is_identity(window: ast.Window, plan: Plan) -> bool:
             return True
         case ast.RangeWindow(ast.Duration(1), slide):
             moves_always = slide is None or slide.microseconds == 1
-            return moves_always and not is_point_stream(plan) and granule(plan) is None
+            return moves_always and not is_chronon_stream(plan) and granule(plan) is None
     return False
 
 

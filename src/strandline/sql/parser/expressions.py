@@ -162,15 +162,15 @@ def _parse_operand(tokens: TokenStream) -> ast.Expression:
             tokens.advance()
             return ast.Text(token.value, span=token.span)
         case Kind.SYMBOL:
-            return _parse_after_symbol(tokens)
+            return _parse_symbol_operand(tokens)
         case Kind.WORD:
-            return _parse_after_word(tokens)
+            return _parse_word_operand(tokens)
         case Kind.QUOTED:
             return _parse_named(tokens)
     raise tokens.unexpected("an expression")
 
 
-def _parse_after_symbol(tokens: TokenStream) -> ast.Expression:
+def _parse_symbol_operand(tokens: TokenStream) -> ast.Expression:
     start = tokens.token
     match start.value:
         case "(" if tokens.peek().keyword in ("SELECT", "WITH", "VALUES"):
@@ -191,7 +191,7 @@ def _parse_after_symbol(tokens: TokenStream) -> ast.Expression:
     raise tokens.unexpected("an expression", hint)
 
 
-def _parse_after_word(tokens: TokenStream) -> ast.Expression:
+def _parse_word_operand(tokens: TokenStream) -> ast.Expression:
     start = tokens.token
     match start.keyword:
         case "TRUE" | "FALSE":

@@ -18,11 +18,11 @@ from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 from strandline.sql.parser.types import parse_type_name
 
 OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
-LISTS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
+SHOW_KINDS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
 
 _STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW, DESCRIBE and SET."
 _SINK_HINT: Final = "Write CREATE SINK name INTO parquet('directory') AS SELECT …."
-_MOST_DROPPED: Final = "the percentage of rows that may be dropped"
+_DROPPED_PERCENTAGE: Final = "the percentage of rows that may be dropped"
 _DROP_HINT: Final = "Write DROP STREAM name, DROP VIEW name or DROP SINK name."
 
 
@@ -82,7 +82,7 @@ def _check_height(statement: ast.Statement) -> None:
 
 def _parse_statement(tokens: TokenStream) -> ast.Statement:
     if sees_query(tokens):
-        return _parse_running_query(tokens)
+        return _parse_query_statement(tokens)
     word = tokens.token.keyword
     if word in _PARSERS:
         return _PARSERS[word](tokens)
@@ -92,11 +92,11 @@ def _parse_statement(tokens: TokenStream) -> ast.Statement:
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
 
-def _parse_running_query(tokens: TokenStream) -> ast.Query | ast.Allowing:
+def _parse_query_statement(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding:
     """A query that is a statement of its own, and what it allows."""
     query = parse_query(tokens)
     shedding = _parse_shedding(tokens)
-    return query if shedding is None else ast.Allowing(query, shedding, span=query.span.to(shedding.span))
+    return query if shedding is None else ast.QueryWithShedding(query, shedding, span=query.span.to(shedding.span))
 
 
 def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
@@ -104,7 +104,7 @@ def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
     start = tokens.token
     if not tokens.accept("ALLOW", "SHEDDING"):
         return None
-    most = parse_percent(tokens, _MOST_DROPPED) if tokens.accept("UP", "TO") else 1.0
+    most = parse_percent(tokens, _DROPPED_PERCENTAGE) if tokens.accept("UP", "TO") else 1.0
     return ast.Shedding(most, span=tokens.since(start))
 
 
@@ -118,7 +118,7 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
         return ast.Set("CAPACITY", value, span=tokens.since(start))
     tokens.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
     if tokens.accept("UP", "TO"):
-        value = parse_percent(tokens, _MOST_DROPPED)
+        value = parse_percent(tokens, _DROPPED_PERCENTAGE)
     elif not tokens.accept("OFF"):
         tokens.expect("ON", hint="Write SET SHEDDING ON, OFF, or UP TO 40 PERCENT.")
         value = 1.0
@@ -127,7 +127,7 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
 
 def _parse_show(tokens: TokenStream) -> ast.Show:
     start = tokens.advance()
-    kind = tokens.expect_any(LISTS, "STREAMS, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
+    kind = tokens.expect_any(SHOW_KINDS, "STREAMS, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
     return ast.Show(kind, span=tokens.since(start))
 
 
@@ -156,7 +156,7 @@ def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
         return ast.Explain(statement, why, span=tokens.since(start))
     if not sees_query(tokens):
         raise tokens.unexpected("SELECT or CREATE STREAM after EXPLAIN")
-    return ast.Explain(_parse_running_query(tokens), why, span=tokens.since(start))
+    return ast.Explain(_parse_query_statement(tokens), why, span=tokens.since(start))
 
 
 def _parse_create(
