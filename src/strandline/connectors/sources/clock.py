@@ -65,7 +65,7 @@ def first_start(directory: Path | None) -> Instant:
     return began
 
 
-class GeneratedSource(Source):
+class ClockedSource(Source):
     """Rows that are functions of their number: as fast as they are taken or, with `pace`, as their time comes."""
 
     pace: bool

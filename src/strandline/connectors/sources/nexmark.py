@@ -13,7 +13,7 @@ import polars as pl
 
 from strandline.connectors.sources.auctions import EPOCH, KINDS, PER_EPOCH, SHUFFLE, EventSequence, events_of
 from strandline.connectors.sources.base import Chunk, SourceArguments
-from strandline.connectors.sources.clock import GeneratedSource
+from strandline.connectors.sources.clock import ClockedSource
 from strandline.connectors.sources.conversion import conform, converts_always
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -25,7 +25,7 @@ AT_ONCE: Final = 2**18  # events: their columns stay near the processor
 PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
 
 
-class NexmarkSource(GeneratedSource):
+class NexmarkSource(ClockedSource):
     """`nexmark('bid', events => 100000, rate => 10000, seed => 0, start => '2015-07-15 00:00:00', pace => false,
     disorder => 1)`; the other kinds are 'person' and 'auction'.
 

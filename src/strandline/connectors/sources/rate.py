@@ -10,7 +10,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, SourceArguments
-from strandline.connectors.sources.clock import GeneratedSource
+from strandline.connectors.sources.clock import ClockedSource
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
@@ -23,7 +23,7 @@ _STREAM_SEEDS = 0xA24BAED4963EE407
 _ALL = 2**62  # rows: practically unbounded
 
 
-class RateSource(GeneratedSource):
+class RateSource(ClockedSource):
     """`rate(rows_per_second => 100, total => NULL, start => NULL, keys => 10, seed => 0, pace => true)`.
 
     Row n has time `start + n / rows_per_second`. A column named `value` is n, `key` is a number below `keys`, `random`
