@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -131,9 +132,11 @@ class Wire(threading.Thread):
         numbers = [-1]
         for path in self.checkpoint.glob("*/sources/wire/received/*.jsonl"):
             try:
-                numbers += [json.loads(line)["n"] for line in path.read_bytes().splitlines() if line]
+                lines = path.read_bytes().splitlines()
             except FileNotFoundError:
                 continue
+            # Between the lines are heads of blocks, and the last line may be half written.
+            numbers += [int(found[1]) for line in lines if (found := re.fullmatch(rb'{"n": (\d+), .*}', line))]
         return max(numbers) + 1
 
     def run(self) -> None:
