@@ -98,7 +98,7 @@ def test_all_elements_are_appended(location: Place) -> None:
         kept = database.sql(QUERIES["aggregate"])
         database.sql(QUERIES["aggregate"], name="q", sink=location.sink("t")).await_end(60)
         kept.await_end(60)
-        frame = kept._frame()
+        frame = kept._frame(kept._kept())
     rows = location.rows("SELECT * FROM t")
     assert Counter(row[:2] for row in rows) == Counter(row[:2] for row in frame.rows())
     instants = Counter((_instant(row[2]), _instant(row[3])) for row in rows)

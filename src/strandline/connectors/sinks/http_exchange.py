@@ -133,7 +133,8 @@ class HttpExchange:
         """Interrupt a wait on the connection."""
         if self._socket is not None:
             with contextlib.suppress(OSError):
-                self._socket.shutdown(socket.SHUT_RDWR)
+                # Not that of ssl, which first forgets the encryption: another thread may be sending.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
     def _connect(self, address: Address) -> socket.socket:
         problem: OSError = OSError(f"cannot resolve {address.host}")

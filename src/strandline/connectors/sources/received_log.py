@@ -158,10 +158,12 @@ class ReceivedLog:
     def end(self) -> None:
         """End the stream, also for a restart."""
         with self._syncing:
-            self._flush()
-            self.ended = True
-            with self._writing:
-                self._write_head(self._size)
+            self.ended = True  # the head that follows the flush says so
+            try:
+                self._flush()
+            except OSError:
+                self.ended = False
+                raise
 
     def _begin_segment(self) -> None:
         """Later lines go to a file of their own, so that the earlier ones can be read, and removed, as whole files."""
