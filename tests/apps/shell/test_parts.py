@@ -20,7 +20,7 @@ from strandline.apps.shell.inputs import KEYWORDS, is_whole, split
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Startup
 from strandline.core.temporal import FOREVER, instant
-from strandline.database.introspection.progress_meter import ProgressMeter, show_state
+from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME
@@ -237,6 +237,4 @@ def test_nothing_is_left_of_what_has_ended() -> None:
 
 
 def test_sizes_are_read_at_a_glance() -> None:
-    states = [show_state([{"state_rows": 2, "state_bytes": n}]) for n in (0, 999, 1_500, 23_400, 5_600_000)]
-    sizes = ["0 bytes", "999 bytes", "1.5 kB", "23.4 kB", "5.6 MB"]
-    assert states == [f"state 2 rows, {size}" for size in sizes]
+    assert [show_bytes(n) for n in (0, 999, 1_500, 23_400, 5_600_000)] == ["0 B", "999 B", "1.5 KB", "23 KB", "5.6 MB"]

@@ -19,11 +19,10 @@ from strandline.apps.shell.views import FORMS, Form
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
-from strandline.database.introspection.progress_meter import show_rate
+from strandline.database.introspection.progress_meter import show_bytes, show_rate
 from strandline.database.introspection.show import show_streams, show_views
 from strandline.database.introspection.text import shorten_line
 from strandline.database.statements import Explained
-from strandline.planner.explain_costs import size as show_size
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
@@ -194,7 +193,7 @@ def metrics(session: Session, arguments: Rest) -> None:
 
 def _shown(name: str, value: object) -> str:
     if name == "state_bytes" and isinstance(value, int):
-        return show_size(value)
+        return show_bytes(value)
     return "" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 

@@ -10,7 +10,6 @@ from typing import Any, Final, NamedTuple
 
 from strandline.core.temporal import BEFORE_ALL, DAY, FOREVER, SECOND, Instant, instant, show_instant
 from strandline.database.query import Query
-from strandline.planner.explain_costs import size as show_size
 from strandline.runtime.stage import OperatorCounters
 
 _SPINNER: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
@@ -138,8 +137,20 @@ def show_lag(progress: Instant) -> str | None:
 
 def show_state(metrics: Sequence[Mapping[str, Any]]) -> str:
     rows, size = (sum(m[name] for m in metrics) for name in ("state_rows", "state_bytes"))
-    return f"state {rows:,} rows, {show_size(size)}" if rows or size else "no state"
+    return f"state {rows:,} rows, {show_bytes(size)}" if rows or size else "no state"
 
 
 def show_rate(rate: float) -> str:
     return f"{rate:,.0f} rows/s" if rate >= 10 or rate == 0 else f"{rate:.1f} rows/s"
+
+
+def show_bytes(size: int) -> str:
+    """A size in the unit that leaves one to three digits before the point."""
+    if size < 1000:
+        return f"{size} B"
+    amount, unit = size / 1000, "KB"
+    for larger in ("MB", "GB", "TB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1000, larger
+    return f"{amount:.0f} {unit}" if amount >= 10 else f"{amount:.1f} {unit}"
