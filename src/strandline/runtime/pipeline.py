@@ -133,7 +133,7 @@ class RunningPipeline:
         physical = planned.physical
         checkpoint.recognise(planned, sinks)
         chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
-        verify.verify_sources(physical, checkpoint.path, chain.last_offset)
+        verify.verify_sources(physical, chain)
         columns = {query.name: query.columns for query in physical.queries}
         pipeline = RunningPipeline(
             physical,

@@ -18,7 +18,7 @@ from typing import Final
 
 from strandline.connectors.sources.base import Source, open_source
 from strandline.core import durable
-from strandline.core.errors import SinkError, StrandlineError, damaged
+from strandline.core.errors import CheckpointError, SinkError, StrandlineError, damaged
 from strandline.core.lease import Lease
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint import chain as chains
@@ -241,10 +241,19 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 # Sources
 
 
-def verify_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> None:
+def verify_sources(pipeline: Pipeline, chain: CheckpointChain) -> None:
     """Compare the logs of the sources with the last offset. Nothing is changed."""
-    for source, position in _sources(pipeline, path, last):
-        source.verify(position.at, position.seal)
+    last = chain.last_offset
+    for source, position in _sources(pipeline, chain.path, last):
+        try:
+            source.verify(position.at, position.seal)
+        except CheckpointError as error:
+            if last is not None and (
+                chain.record is None or chain.record.batch < last.batch
+            ):  # no digest covers it yet
+                offset = SparkLog(chain.path).offsets / str(last.batch)
+                error.detail = error.detail or f"Its position is in {offset}, which may be the damaged file instead."
+            raise
 
 
 def resume_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
