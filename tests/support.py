@@ -10,8 +10,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
 
 import polars as pl
+import psutil
 import pyarrow as pa
 from hypothesis import strategies as st
 
@@ -59,6 +62,16 @@ from strandline.sql.parser.statements import parse
 
 LONG = os.environ.get("STRANDLINE_LONG") == "1"
 EPOCH = datetime(1970, 1, 1)
+
+
+def kill_tree(process: subprocess.Popen[Any]) -> None:
+    """kill -9 for the process and everything below it, the JVM and its workers included."""
+    with suppress(psutil.NoSuchProcess):
+        root = psutil.Process(process.pid)
+        for member in [*root.children(recursive=True), root]:
+            with suppress(psutil.NoSuchProcess):
+                member.kill()
+    process.wait()
 
 
 def heed_interrupts() -> None:

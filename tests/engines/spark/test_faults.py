@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.runtime.kernels.changes import coalesce
-from support import heed_interrupts
+from support import heed_interrupts, kill_tree
 
 ROWS = 300  # of a file
 PATIENCE = 300
@@ -101,10 +101,7 @@ def killing(run: Run) -> Iterator[Run]:
     try:
         yield run
     finally:
-        with suppress(psutil.Error):
-            for process in [*psutil.Process(run.process.pid).children(recursive=True), run.process]:
-                with suppress(psutil.Error):
-                    process.kill()
+        kill_tree(run.process)
 
 
 def answer(out: Path) -> pl.DataFrame:

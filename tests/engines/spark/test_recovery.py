@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from strandline.runtime.kernels.changes import coalesce
-from support import LONG, heed_interrupts
+from support import LONG, heed_interrupts, kill_tree
 
 # The joined pairs grow with the square of the rows: few of them cross as many batches as many do.
 FILES, ROWS, BATCH = (40, 400, 1500) if LONG else (20, 80, 160)
@@ -67,20 +67,6 @@ def write_files(directory: Path, pause: float, struck: threading.Event) -> None:
 
 def command(file: Path, out: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "strandline", "run", str(file), "--out", str(out), "--batch-rows", str(BATCH), *more]
-
-
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """kill -9 for the process and everything below it, the JVM and its workers included."""
-    try:
-        family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    except psutil.NoSuchProcess:
-        return
-    for member in family:
-        try:
-            member.send_signal(signal.SIGKILL)
-        except psutil.NoSuchProcess:
-            continue
-    process.wait()
 
 
 def answer(out: Path, query: str) -> pl.DataFrame:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +22,7 @@ from pyspark.sql import functions as F
 
 import strandline as sl
 from strandline.database.database import Database
+from support import kill_tree
 
 pytestmark = pytest.mark.spark
 
@@ -289,13 +288,6 @@ with sl.connect(checkpoint=place / "checkpoint") as db:
     q = db.sql("SELECT k, v FROM s", name="q", sink=sl.Parquet(place / "out"))
     q.await_end()
 """
-
-
-def kill_tree(process: subprocess.Popen[bytes]) -> None:
-    """kill -9 for the process and everything below it, the JVM and its workers included."""
-    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
-        member.send_signal(signal.SIGKILL)
-    process.wait()
 
 
 def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.runtime.kernels.batch import FROM, times
 
-PIECE_ROWS: Final = 50_000  # fewer are not worth a task of their own
+TASK_ROWS: Final = 50_000  # fewer are not worth a task of their own
 ROW_BYTES_GUESS: Final = 64  # the number of rows of text files is unknown
 FILES_CHECKED: Final = 100  # at the declaration
 _MOST_LINE: Final = 2**30
@@ -203,7 +203,7 @@ class FileSource(Source):
         if not all(unit is None or unit.is_divisible for unit in units):
             return ()
         rows = [0 if unit is None else unit.rows for unit in units]
-        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
+        return split_evenly(rows, start, end, tasks, TASK_ROWS)
 
     # On a worker: reading it.
 

@@ -22,7 +22,7 @@ from strandline.logical.catalog import BaseStream, ConnectorCall
 
 NEW_PARTITIONS_SECONDS = 5.0  # interval of metadata requests: partitions and low offsets
 QUIET_SECONDS = 0.05  # interval of polls where nothing was new
-PIECE_ROWS = 20_000  # fewer are not worth a task of their own
+TASK_ROWS = 20_000  # fewer are not worth a task of their own
 _OURS = ("bootstrap.servers", "group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof")
 
 
@@ -216,7 +216,7 @@ class KafkaSource(Source):
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         rows = [reading.end - reading.begin for reading in self.log.readings(start, end)]
-        return split_evenly(rows, start, end, tasks, PIECE_ROWS)
+        return split_evenly(rows, start, end, tasks, TASK_ROWS)
 
     def brings_rows(self, start: int, end: int) -> bool:
         return bool(self.log.readings(start, end))

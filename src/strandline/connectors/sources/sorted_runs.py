@@ -71,14 +71,14 @@ def _key(time: str) -> pl.Expr:
     return pl.col(time).to_physical().cast(pl.Int64).fill_null(LEAST_INT64)
 
 
-def merged(paths: Sequence[Path], time: str | None, piece_rows: int = RUN_ROWS) -> Iterator[pa.Table]:
-    """All rows of the runs in order of their time, in tables of about `piece_rows` rows."""
+def merged(paths: Sequence[Path], time: str | None, chunk_rows: int = RUN_ROWS) -> Iterator[pa.Table]:
+    """All rows of the runs in order of their time, in tables of about `chunk_rows` rows."""
     runs = [feather.read_table(path, memory_map=True) for path in paths]
     if time is None:
         yield from runs
         return
     keys = [_keys(run, time) for run in runs]
-    ends = [np.searchsorted(key, _cuts(keys, piece_rows)) for key in keys]
+    ends = [np.searchsorted(key, _cuts(keys, chunk_rows)) for key in keys]
     bounds = [[0, *end.tolist(), run.num_rows] for end, run in zip(ends, runs, strict=True)]
     for number in range(len(bounds[0]) - 1):
         parts = [run.slice(b[number], b[number + 1] - b[number]) for run, b in zip(runs, bounds, strict=True)]
@@ -91,9 +91,9 @@ def _keys(run: pa.Table, time: str) -> Times:
     return pl.DataFrame(run.select([time])).select(_key(time)).to_series().to_numpy()
 
 
-def _cuts(keys: Sequence[Times], piece_rows: int) -> Times:
+def _cuts(keys: Sequence[Times], chunk_rows: int) -> Times:
     """Times that divide the rows of all runs into ranges of about the requested size."""
-    step = max(1, min(_SAMPLE, piece_rows))
+    step = max(1, min(_SAMPLE, chunk_rows))
     samples = np.sort(np.concatenate([key[step - 1 :: step] for key in keys]))
-    every = max(1, piece_rows // step)
+    every = max(1, chunk_rows // step)
     return np.unique(samples[every - 1 :: every])

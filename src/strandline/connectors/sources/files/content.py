@@ -10,6 +10,7 @@ other.
 
 from __future__ import annotations
 
+import atexit
 import bz2
 import codecs
 import io
@@ -286,6 +287,12 @@ def open_content(file: BinaryIO, form: FileFormat, offset: int) -> ByteStream:
 # Sequential content continues where the unit before it stopped, if that was in this process.
 _open_streams: OrderedDict[tuple[object, ...], tuple[BinaryIO, ByteStream]] = OrderedDict()
 _MOST_STREAMS: Final = 4
+
+
+@atexit.register
+def close_streams() -> None:
+    while _open_streams:
+        _open_streams.popitem()[1][0].close()
 
 
 def read_range(path: str, form: FileFormat, begin: int, end: int) -> bytes:
