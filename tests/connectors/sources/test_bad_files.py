@@ -285,7 +285,7 @@ def test_which_rows_are_late_does_not_depend_on_a_damaged_row_group(tmp_path: Pa
     results = []
     for tasks in (1, 4):
         with pytest.MonkeyPatch.context() as patch, sl.connect(engine="local") as database:
-            patch.setattr("strandline.connectors.sources.file.PIECE_ROWS", 1)
+            patch.setattr("strandline.connectors.sources.file.TASK_ROWS", 1)
             patch.setattr("strandline.runtime.offsets.OffsetPlanner.tasks_per_source", tasks, raising=False)
             database.sql(f"CREATE STREAM s {COLUMNS} SOURCE file('{path}') ORDERED BY ts")
             query: Query = database.sql("SELECT k, v FROM s")

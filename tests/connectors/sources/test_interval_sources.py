@@ -85,7 +85,7 @@ def test_a_malformed_interval_makes_nobody_late_in_another_piece(
     statement = parse_one(DECLARED.format(path))
     assert isinstance(statement, ast.CreateStream)
     source = open_source(bind_create_stream(statement))
-    monkeypatch.setattr(file_source, "PIECE_ROWS", 1)
+    monkeypatch.setattr(file_source, "TASK_ROWS", 1)
     end, ended = source.advance(0, 100)
     assert (end, ended, source.split_points(0, end, 4)) == (5, True, (2, 3, 4))  # the first entry lists the files
     assert source.latest(0, 3) == 1_000_000

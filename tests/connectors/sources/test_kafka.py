@@ -172,7 +172,7 @@ def test_positions_read_the_same_after_a_restart(broker: Broker, tmp_path: Path)
 
 
 def test_several_tasks_read_whole_partitions(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kafka_module, "PIECE_ROWS", 10)
+    monkeypatch.setattr(kafka_module, "TASK_ROWS", 10)
     found = source(broker, topic(broker, [*range(40)], [*range(5)], [*range(35)], [*range(20)]))
     end, _ = found.advance(0, 1000)
     assert end == 4

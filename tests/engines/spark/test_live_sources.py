@@ -46,7 +46,7 @@ def test_a_topic_that_several_tasks_read(
     for partition, rows in enumerate((3_000, 2_500, 2_000, 1_500)):
         times = [n * 10 - (5_000 if n % 700 == 699 else 0) for n in range(rows)]
         broker.send(name, partition, [b'{"k": %d, "ts": %d}' % (n % 5, t) for n, t in enumerate(times)])
-    monkeypatch.setattr(kafka, "PIECE_ROWS", 1_000)
+    monkeypatch.setattr(kafka, "TASK_ROWS", 1_000)
     answers = []
     for database in (spark_database, sl.connect(engine="local", batch_rows=2_000)):
         database.sql("DROP STREAM IF EXISTS tasks")
