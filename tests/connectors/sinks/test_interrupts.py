@@ -275,6 +275,7 @@ def test_a_broker_that_is_gone_does_not_hold_up_a_stop() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_ctrl_c_on_spark_does_not_wait_for_a_lock_and_the_restart_is_exact(postgresql: Server, tmp_path: Path) -> None:
     script = tmp_path / "q.sql"
     stream = ENDING.replace("total => 1500", "total => 8000")

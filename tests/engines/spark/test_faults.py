@@ -178,6 +178,7 @@ def _left(temporary: Path) -> list[str]:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_program_starts_spark_again(tmp_path: Path) -> None:
     program = Path(__file__).with_name("losing_spark.py")
     run = subprocess.run([sys.executable, str(program), str(tmp_path)], capture_output=True, text=True, timeout=600)

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 import strandline as sl
 from strandline.database.database import Database
-from support import kill_tree
+from support import LONG, kill_tree
 
 pytestmark = pytest.mark.spark
 
@@ -305,7 +305,7 @@ def test_kill_9_loses_nothing_and_repeats_nothing(tmp_path: Path) -> None:
     writer = threading.Thread(target=write_all, daemon=True)
     writer.start()
     command = [sys.executable, "-c", KILLED, str(tmp_path)]
-    for kill in range(3):
+    for kill in range(3 if LONG else 2):
         before, end = entries(), time.monotonic() + 120
         process = subprocess.Popen(command, start_new_session=True)
         # Each time a little later after the first micro-batch: in the midst of the next one, or of what follows.
