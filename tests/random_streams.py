@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
+from typing import get_args
 
+from strandline.planner.physical.plan import StreamForm
 from support import DOMAIN, Arrivals, Cuts, arrange, arrange_intervals
 from vocabulary import LETTERS
 
@@ -30,7 +32,7 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
 
 def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
     """Batches of a few rows or none, of one row, of all rows, or with a cut between rows of one instant; in up to three
-    buckets."""
+    buckets, with the result in either form."""
     kind = dice.choice(("few", "few", "one", "all", "tie"))
     sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
     if kind == "one":
@@ -39,7 +41,7 @@ def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
         sizes = (() for _ in streams)
     elif kind == "tie":
         sizes = (_up_to_ties(stream) for stream in streams)
-    return Cuts(tuple(sizes), dice.randint(1, 3))
+    return Cuts(tuple(sizes), dice.randint(1, 3), dice.choice(get_args(StreamForm)))
 
 
 def _up_to_ties(stream: Arrivals) -> tuple[int, ...]:

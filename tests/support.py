@@ -18,17 +18,16 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import polars as pl
 import psutil
-import pyarrow as pa
 from hypothesis import strategies as st
 
 import user_functions as users
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, Source
 from strandline.core.errors import Span
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import (
     BIGINT,
     BOOLEAN,
@@ -50,11 +49,12 @@ from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import lower
+from strandline.planner.physical.plan import StreamForm
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.pipeline import RunningPipeline
-from strandline.runtime.result import from_result
+from strandline.runtime.result_buffer import ResultBuffer
 from strandline.runtime.state import store
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
@@ -194,7 +194,8 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 
 @dataclass(frozen=True)
 class Slicing:
-    """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come.
+    """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
+    and the form of the output, for operators that have a choice.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -203,6 +204,7 @@ class Slicing:
     cuts: tuple[Instant, ...] = ()
     carry: Carry = "keep"
     backwards: bool = False
+    form: StreamForm = "intervals"
 
 
 WHOLE = Slicing()
@@ -211,7 +213,7 @@ WHOLE = Slicing()
 def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
-    return st.builds(Slicing, cuts, carry, st.booleans())
+    return st.builds(Slicing, cuts, carry, st.booleans(), st.sampled_from(get_args(StreamForm)))
 
 
 def drive(
@@ -221,21 +223,35 @@ def drive(
     origin: Instant = FOREVER,
     sliced: bool = True,
 ) -> Elements:
-    """Feed an operator slice by slice until the end of time; what it emits must itself come in slices."""
+    """Feed an operator slice by slice until the end of time; what it emits must itself come in slices.
+
+    An element that is emitted without an end must be emitted again, once, in the slice in which it ends.
+    """
     with tempfile.TemporaryDirectory() as directory:
         keeper = store.StateStore(Path(directory), 1, 0)
         operator, out, before = make(), [], BEFORE_ALL
+        opened: list[str] = []
         for number, until in enumerate((*slicing.cuts, FOREVER)):
             slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
             emitted = elements_of(operator.step(parts, Watermark(until, origin)).frame)
-            assert not sliced or all(before <= start < until for _, start, _ in emitted), (
-                "a slice emits what starts in it"
-            )
+            again = [(p, s, e) for p, s, e in emitted if s < before and sliced]
+            assert all(before <= end for _, _, end in again), "an element ends in the slice in which that is said"
+            for key in [_identity(element) for element in again]:
+                assert key in opened, "a slice emits what starts in it, or the end of what was open"
+                opened.remove(key)
+            assert not sliced or all(start < until for _, start, _ in emitted), "a slice emits what starts in it"
             assert all(start < end for _, start, end in emitted), "no interval is empty"
-            out += emitted
+            opened += [_identity(element) for element in emitted if element[2] == OPEN]
+            out += [element for element in emitted if element[2] != OPEN]
             operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until
+    assert not opened, "everything has an end at the end of time"
     return out
+
+
+def _identity(element: Interval) -> str:
+    """An open element, whatever its end: by payload, where -0.0 is 0.0, and start."""
+    return f"{bag([element[0]])} {element[1]}"
 
 
 def _handed_over(
@@ -363,15 +379,17 @@ class MemorySource(Source):
 @dataclass(frozen=True)
 class Cuts:
     """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
-    the pieces in which a batch of a stream is read."""
+    the pieces in which a batch of a stream is read; and the form of the result."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     shards: int = 1
+    form: StreamForm = "intervals"
 
 
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
-    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3))
+    forms = st.sampled_from(get_args(StreamForm))
+    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms)
 
 
 @dataclass
@@ -386,21 +404,24 @@ class Answer:
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
-    pipeline = lower("q", optimize(plan) if optimised else plan, [s.declared for s in streams], cut.shards)
+    chosen = optimize(plan) if optimised else plan
+    pipeline = lower("q", chosen, [s.declared for s in streams], cut.shards, form=cut.form)
     answer = Answer()
-    tables: list[pa.Table] = []
+    sent = ResultBuffer(schema(plan), None)
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
     read = {s.name for s in pipeline.streams}
     sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
     running = RunningPipeline(pipeline)
+    begin = running.metrics.watermark("q")
     for report in LocalRun(running, sources=sources, tasks=cut.shards * len(sources)).batches():
         answer.batches += 1
-        tables.extend(report.results.get("q", ()))
+        sent.add(report.results.get("q", ()), begin)
+        begin = running.metrics.watermark("q")
         for name, late in report.late.items():
             answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
     answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
-    for table in tables:
-        answer.elements += elements_of(from_result(table, schema(plan)))
+    answer.elements = elements_of(sent.chunks(0, FOREVER).frame(schema(plan)))
+    assert all(end != OPEN for _, _, end in answer.elements), "everything has an end at the end of time"
     return answer
 
 

@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 import strandline as sl
 from strandline.apps.shell.feed import ResultFollower
 from strandline.core.errors import QueryError, SinkError
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, instant
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR, Column, Type, array_of
 from strandline.database.query import Query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_result, to_result
-from strandline.runtime.result_buffer import ResultBuffer, ResultChunks, concat_results
+from strandline.runtime.result import to_result
+from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
 from support import examples
 
 Element = tuple[object, Instant, Instant]
-Batch = tuple[Instant, list[Element]]  # and the progress after it
+Batch = tuple[Instant, Instant, list[Element]]  # and the watermarks before and after it
 
 # ---- the laws, over random deliveries --------------------------------------------------------------------------------
 
@@ -48,12 +48,14 @@ VALUES: dict[Type, tuple[object, ...]] = {
 
 @st.composite
 def deliveries(draw: st.DrawFn, kinds: Sequence[Type] = tuple(VALUES)) -> tuple[Type, list[Batch]]:
-    """Batches, each with the progress after it: a piece begins between two progresses. An element whose end is not
-    known is cut at the progress and goes on in the next batch; another is delivered up to its end at once."""
+    """Batches, each with the watermarks before and after it. An element whose end is not known is cut at the watermark
+    and goes on in the next batch, or is delivered without an end, and again with it; another is delivered up to its end
+    at once."""
     kind = draw(st.sampled_from(kinds))
+    ways = st.sampled_from(("whole", "cut", "open"))
     elements = draw(
         st.lists(
-            st.tuples(st.sampled_from(VALUES[kind]), st.integers(0, 30), st.integers(1, 15) | st.none(), st.booleans()),
+            st.tuples(st.sampled_from(VALUES[kind]), st.integers(0, 30), st.integers(1, 15) | st.none(), ways),
             max_size=40,
         )
     )
@@ -65,12 +67,19 @@ def deliveries(draw: st.DrawFn, kinds: Sequence[Type] = tuple(VALUES)) -> tuple[
     before = 0
     for watermark in until:
         batch: list[Element] = []
-        for value, start, length, cut in elements:
+        for value, start, length, way in elements:
             end = FOREVER if length is None else start + length
-            first = start if start >= before else before if cut and end > before else None
+            if way == "open":
+                if start >= watermark or end < before:
+                    continue
+                is_known = end < watermark or watermark == FOREVER
+                if start >= before or is_known:
+                    batch.append((value, start, end if is_known else OPEN))
+                continue
+            first = start if start >= before else before if way == "cut" and end > before else None
             if first is not None and first < watermark:
-                batch.append((value, first, min(end, watermark) if cut else end))
-        batches.append((watermark, batch))
+                batch.append((value, first, min(end, watermark) if way == "cut" else end))
+        batches.append((before, watermark, batch))
         before = watermark
     return kind, batches
 
@@ -81,9 +90,9 @@ def table(elements: list[Element], kind: Type) -> pa.Table:
     return to_result(pl.DataFrame(elements, schema=schema, orient="row"), column(kind))
 
 
-def elements_of(tables: list[pa.Table], kind: Type, *, join: bool = False) -> list[Element]:
+def elements_of(kept: ResultBuffer, kind: Type, *, join: bool = False) -> list[Element]:
     """Values as texts: 0 and -0 are one value, and NaN and lists do not go into sets."""
-    frame = from_result(concat_results(tables, column(kind)), column(kind))
+    frame = kept.chunks(0, FOREVER).frame(column(kind))
     whole = coalesce(frame, ["#1"]) if join else frame
     rows = whole.select("#1", FROM, UNTIL).iter_rows()
     return [(repr(0.0 if value == 0 and kind is DOUBLE else value), start, end) for value, start, end in rows]
@@ -108,20 +117,20 @@ def alone(elements: list[Element]) -> set[Element]:
 def test_from_since_on_every_snapshot_is_whole(case: tuple[Type, list[Batch]], most: int) -> None:
     kind, batches = case
     kept, everything = ResultBuffer(column(kind), most), ResultBuffer(column(kind), None)
-    last = max((start for _, batch in batches for _, start, _ in batch), default=0)
-    for watermark, batch in batches:
-        kept.add([table(batch, kind)])
-        everything.add([table(batch, kind)])
-        now = watermark - 1 if watermark < FOREVER else last
+    last = max((start for *_, batch in batches for _, start, _ in batch), default=0)
+    for begin, watermark, batch in batches:
+        kept.add([table(batch, kind)], begin)
+        everything.add([table(batch, kind)], begin)
+        now = watermark - 1 if watermark < FOREVER else max(last, begin)
         if kept.exceeds_limit:
             before, kept = kept, kept.trim(now)
             assert before.since <= kept.since <= now and not kept.exceeds_limit
-        whole, ours = elements_of(everything.tables, kind), elements_of(kept.tables, kind)
+        whole, ours = elements_of(everything, kind), elements_of(kept, kind)
         assert snapshot(ours, now) == snapshot(whole, now), "the current snapshot is always complete"
         for t in range(max(kept.since, -1), min(watermark, 50)):
             assert snapshot(ours, t) == snapshot(whole, t), f"at {t}"
-        remembered = {each for each in alone(elements_of(everything.tables, kind, join=True)) if each[2] > kept.since}
-        assert remembered <= set(elements_of(kept.tables, kind, join=True)), "what is kept begins where it began"
+        remembered = {each for each in alone(elements_of(everything, kind, join=True)) if each[2] > kept.since}
+        assert remembered <= set(elements_of(kept, kind, join=True)), "what is kept begins where it began"
 
 
 def test_whole_elements_keep_their_intervals() -> None:
@@ -131,7 +140,7 @@ def test_whole_elements_keep_their_intervals() -> None:
     kept.add([table(elements, BIGINT)])
     shorter = kept.trim(10)
     assert shorter.since == 4
-    assert elements_of(shorter.tables, BIGINT) == [(repr(1), start, end) for _, start, end in elements[1:]]
+    assert elements_of(shorter, BIGINT) == [(repr(1), start, end) for _, start, end in elements[1:]]
 
 
 @settings(max_examples=examples(90))
@@ -140,14 +149,14 @@ def test_only_what_is_too_much_is_forgotten(case: tuple[Type, list[Batch]], most
     """What is left beyond the limit is valid; and of what fits, nothing goes but what ends with the last that must."""
     kind, batches = case
     kept = ResultBuffer(column(kind), most)
-    for watermark, batch in batches:
-        kept.add([table(batch, kind)])
+    for begin, watermark, batch in batches:
+        kept.add([table(batch, kind)], begin)
         now = min(watermark - 1, 40)
         if kept.exceeds_limit:
-            before, kept = elements_of(kept.tables, kind), kept.trim(now)
-            ours = elements_of(kept.tables, kind)
+            before, evicted, kept = elements_of(kept, kind), kept.evicted, kept.trim(now)
+            ours = elements_of(kept, kind)
             assert len(ours) <= most or all(end > now for _, _, end in ours)
-            if any(end <= now for _, _, end in before):
+            if kept.evicted > evicted:
                 assert sum(end >= kept.since for _, _, end in before) > int(0.75 * most), "less would have done"
 
 
@@ -171,15 +180,15 @@ def test_who_follows_an_answer_sees_what_is_kept(case: tuple[Type, list[Batch]],
     kind, batches = case
     query, everything = Replayed(column(kind), ResultBuffer(column(kind), most)), ResultBuffer(column(kind), None)
     feed = ResultFollower(cast(Query, query))
-    for (watermark, batch), look in zip(batches, looks, strict=False):
-        query.kept.add([table(batch, kind)])
-        everything.add([table(batch, kind)])
+    for (begin, watermark, batch), look in zip(batches, looks, strict=False):
+        query.kept.add([table(batch, kind)], begin)
+        everything.add([table(batch, kind)], begin)
         query.watermark = watermark
         if query.kept.exceeds_limit:
             query.kept = query.kept.trim(min(watermark - 1, 40))
         if look:
             feed.look()
-            whole = from_result(concat_results(everything.tables, column(kind)), column(kind))
+            whole = everything.chunks(0, watermark).frame(column(kind))
             valid = whole.filter((pl.col(FROM) < watermark) & (pl.col(UNTIL) >= watermark))
             assert sorted(map(repr, feed.snapshot().rows())) == sorted(map(repr, valid.select("#1").rows()))
             net = net_changes(whole, ["#1"]).filter(pl.col(TIME) < watermark).select("#1", TIME, CHANGE)

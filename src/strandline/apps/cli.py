@@ -53,7 +53,7 @@ LogLevelOption = Annotated[
     str | None,
     typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
-_BENCHES = "join, aggregate, filter, latency, growth, operators, costs, orders, shedding, nexmark, or all."
+_BENCHES = "join, aggregate, filter, latency, growth, operators, changes, costs, orders, shedding, nexmark, or all."
 
 
 class Stopped(Exception):

@@ -1,7 +1,8 @@
 """Instants and half-open intervals.
 
 Time is int64 microseconds since the epoch (UTC); a chronon is one microsecond. An element is valid on
-`[valid_from, valid_until)`; `FOREVER` as the end means that it never ends (NULL in results).
+`[valid_from, valid_until)`; `FOREVER` as the end means that it never ends (NULL in results), `OPEN` that its end is not
+known yet.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ UNITS: Final[dict[str, int]] = {
 }
 
 FOREVER: Final[Instant] = 2**63 - 1
+OPEN: Final[Instant] = FOREVER - 1
 BEFORE_ALL: Final[Instant] = -(2**63)
 
 # A row with a time outside of these is rejected: such values are sentinels or wrong units, and one of them would push

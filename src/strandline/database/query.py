@@ -17,7 +17,7 @@ import pyarrow as pa
 from strandline.connectors.sinks import Memory, Sink
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.table import Form, in_form
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant, to_datetime
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, instant, show_instant, to_datetime
 from strandline.database.introspection.diagnose import explain_why
 from strandline.database.introspection.explain import analyzed
 from strandline.database.introspection.statistics import QueryCounters, QueryStatistics, statistics_of
@@ -29,8 +29,8 @@ from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.pipeline import RunningPipeline
-from strandline.runtime.result import from_result, to_result
-from strandline.runtime.result_buffer import ResultChunks, concat_results
+from strandline.runtime.result import to_result
+from strandline.runtime.result_buffer import ResultChunks
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.subscriptions import Subscription, Subscriptions
 from strandline.runtime.watermark import SourceStatus
@@ -137,7 +137,10 @@ class Query:
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`. Where they may come in pieces, equal ones that touch are
         joined into one; elsewhere each has the interval of its row."""
-        frame = self._frame(self._all_kept())
+        kept = self._all_kept()
+        # What is open was valid up to the watermark; that is all that is known.
+        until = pl.when(pl.col(UNTIL) == OPEN).then(kept.watermark).otherwise(pl.col(UNTIL))
+        frame = self._frame(kept).with_columns(until.alias(UNTIL))
         if not self.has_whole_elements:
             frame = coalesce(frame, [c.id for c in self.columns])
         return in_form(to_result(frame.sort(FROM, maintain_order=True), self.columns), form)
@@ -324,7 +327,7 @@ class Query:
         return kept
 
     def _frame(self, kept: ResultChunks) -> pl.DataFrame:
-        return from_result(concat_results(kept.tables, self.columns), self.columns)
+        return kept.frame(self.columns)
 
     def _remedy(self) -> str:
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"

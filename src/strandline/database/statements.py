@@ -105,6 +105,7 @@ class Statements:
 
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
+        sink = self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
         match statement:
             case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
                 name = named.name
@@ -116,7 +117,7 @@ class Statements:
             case query:
                 max_dropped = self._database.shedding
         plan, reads = bind_reading(query, self._catalog)
-        return BoundQuery(name or "", plan, reads, shedding=max_dropped, statement=statement)
+        return BoundQuery(name or "", plan, reads, sink, shedding=max_dropped, statement=statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -192,7 +193,7 @@ class Statements:
     def _create_sink(self, statement: ast.CreateSink) -> Query | None:
         name, target = statement.name, statement.target
         try:
-            sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+            self._make_sink(statement)  # first: whether it exists matters more than the name
             if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
                 raise CatalogError(
                     f'a stream, view or query "{name.name}" already exists',
@@ -200,10 +201,14 @@ class Statements:
                     hint="Choose another name for the sink, or drop the other first.",
                     span=name.span,
                 )
-            return self._start(replace(self._bind(statement, None), sink=sink))
+            return self._start(self._bind(statement, None))
         except SinkError as error:
             error.span = error.span or target.span
             raise
+
+    def _make_sink(self, statement: ast.CreateSink) -> Sink:
+        target = statement.target
+        return make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
 
     def _taken_names(self) -> list[str]:
         running = [query.name for query in self._database.queries if query.is_running]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final
 
 import numpy as np
@@ -29,8 +30,8 @@ _CHANCE: Final = 0.02  # of a batch
 _MAX_BATCHES: Final = 64  # of a validity that are simulated; a longer one is simulated in longer batches
 
 
-def _tier(rows: int) -> int:
-    return max(0, (max(rows, 1) // SMALLEST_TIER_ROWS).bit_length() // 2)
+def _tier(rows: int, smallest: int = SMALLEST_TIER_ROWS) -> int:
+    return max(0, (max(rows, 1) // smallest).bit_length() // 2)
 
 
 def merge_window(rows: Sequence[int]) -> slice | None:
@@ -46,6 +47,17 @@ def merge_window(rows: Sequence[int]) -> slice | None:
             continue
         if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
             return slice(end - FAN_IN, end)
+    return None
+
+
+def merge_window_of_versions(rows: Sequence[int]) -> slice | None:
+    """The same for a log whose rows leave by being replaced: a batch may change a single row of a large state, so the
+    smallest tier is one row, and a segment belongs to the tier of the largest one after it."""
+    tiers = list(accumulate((_tier(r, 1) for r in reversed(rows)), max))[::-1]
+    for end in range(len(rows), FAN_IN - 1, -1):
+        group = slice(end - FAN_IN, end)
+        if sum(rows[group]) <= LARGEST_MERGE_ROWS and len(set(tiers[group])) == 1:
+            return group
     return None
 
 

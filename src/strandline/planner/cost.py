@@ -34,6 +34,7 @@ Work: TypeAlias = dict[str, float]
 _BYTES: Final = {"BOOLEAN": 1, "INT": 4, "DATE": 4, "VARCHAR": 24, "DECIMAL": 16, "ARRAY": 48}
 _TIMES: Final = 16  # from and until
 HASH_BYTES: Final = 8
+KEYED_SEGMENTS: Final = 4.0  # that a look-up in a keyed log goes through
 _SUMS: Final = {"DOUBLE": 3.0, "DECIMAL": 2.0}  # running totals that an exact sum has
 
 
@@ -129,7 +130,9 @@ def match_state(
         covered_fraction = 1 + math.expm1(-matches) / matches if matches > 1e-9 else 0.0
         covers = _log(side, pairs.rate / 2 * covered_fraction, pairs.length, batch, True).rows
         extra += side.stream.valid * (alone + covered_fraction) + covers
-        work["touched"] = work.get("touched", 0.0) + side.stream.valid * alone / batch
+        kept = side.stream.valid * alone
+        touched = kept / batch if node.form == "intervals" else keyed(side.stream.rate + pairs.rate, kept, batch, work)
+        work["touched"] = work.get("touched", 0.0) + touched
         work["covered"] = work.get("covered", 0.0) + pairs.rate
     total = rows + extra
     return total, (rows * size + extra * (width(schema(node.left)) + 2 * HASH_BYTES)) / total if total else 0.0
@@ -165,6 +168,13 @@ def distinct_state(source: Node, first: PhysicalProfile, batch: float, work: Wor
     return rows + valid * (1 + math.expm1(-expected) / expected) if expected > 1e-9 else rows
 
 
+def keyed(changes: float, rows: float, batch: float, work: Work) -> float:
+    """Rows per second of a keyed log that are found and replaced: those that change, each once per batch."""
+    touched = min(changes, rows / batch)
+    work["probe"] = work.get("probe", 0.0) + touched * KEYED_SEGMENTS
+    return touched
+
+
 def aggregate_state(
     node: physical.IncrementalAggregate, first: PhysicalProfile, batch: float, work: Work
 ) -> tuple[float, float]:
@@ -178,11 +188,13 @@ def aggregate_state(
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
     candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
-    events = first.arriving * (2 if ends else 1) + alive / batch
-    work["touched"] = alive / batch
+    changes = first.arriving * (2 if ends else 1)
+    touched = alive / batch if node.form == "intervals" else keyed(changes, alive, batch, work)
+    events = changes + touched
+    work["touched"] = touched
     sort_by_end(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
-    work["extreme"] = (first.arriving + candidates / batch) * len(extremes)
+    work["extreme"] = (first.arriving + candidates / alive * touched) * len(extremes) if alive else 0.0
     work["member"] = (first.arriving + staying / batch) * len(members)
     rows = staying + alive + candidates * len(extremes)
     widths = {c.id: _width(c.type) for c in schema(node.source)}

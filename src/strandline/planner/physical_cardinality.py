@@ -52,9 +52,11 @@ class PhysicalProfile:
     def after(self, stream: StreamProfile) -> PhysicalProfile:
         return replace(self, stream=stream)
 
-    def cut_every(self, seconds: float, stream: StreamProfile) -> PhysicalProfile:
-        """The same if every element that is valid at the end of a batch is cut there."""
-        rate = stream.rate + stream.valid / seconds
+    def as_sent(self, form: physical.StreamForm, seconds: float, stream: StreamProfile) -> PhysicalProfile:
+        """The same if every element that is valid at the end of a batch is cut there or, as changes, sent twice:
+        without its end, and with it."""
+        cuts = stream.valid / seconds
+        rate = stream.rate + (cuts if form == "intervals" else min(cuts, stream.rate))
         length = stream.valid / rate if rate else stream.length
         whole = stream.rate / rate if rate else 1.0
         return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
@@ -81,9 +83,10 @@ def match_output(
         stream = replace(out, rate=rate, length=out.valid / rate, spread=True)
         return replace(left, stream=stream, cut=left.cut or right.cut)
     if node.kind == "anti":
-        return left.cut_every(batch, out)
+        return left.as_sent(node.form, batch, out)
     alone = out.valid / 2 if node.kind == "mark" else max(out.valid - pairs.valid, 0.0)
-    rate = out.rate + alone / batch  # an unmatched element is emitted in every batch
+    # An unmatched element is emitted in every batch, or twice.
+    rate = out.rate + (alone / batch if node.form == "intervals" else min(alone / batch, out.rate))
     return replace(left, stream=replace(out, rate=rate, length=out.valid / rate if rate else 0.0, spread=True))
 
 

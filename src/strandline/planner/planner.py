@@ -21,7 +21,7 @@ from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.estimate import Estimates, estimate
 from strandline.planner.join_order import order_joins, other_orders
 from strandline.planner.physical.lowering import combine, lower
-from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.prices import Prices
 from strandline.planner.stages import finish, prepare
 
@@ -37,7 +37,8 @@ class PlanningInputs:
     """All that plans depend on beside the queries.
 
     `limits` are the CPU seconds per second, by query, that a query which may drop rows must stay within. The results of
-    the queries in `shedding` have the share of rows that was kept as a column.
+    the queries in `shedding` have the share of rows that was kept as a column. The sinks of those in `changes` take
+    elements whose end is not known.
     """
 
     streams: Sequence[BaseStream]
@@ -46,6 +47,7 @@ class PlanningInputs:
     shards: int
     limits: Mapping[str, float | None] = field(default_factory=dict)
     shedding: frozenset[str] = frozenset()
+    changes: frozenset[str] = frozenset()
 
     def has_statistics(self, plan: Plan) -> bool:
         """Whether anything is declared or was learned of the streams of a plan; else all figures are guesses."""
@@ -109,7 +111,8 @@ def plan_query(
 
     def candidate(optimized: Plan, difference: str = "") -> PlannedQuery:
         sheds = name in inputs.shedding
-        physical = lower(name, optimized, inputs.streams, inputs.shards, sheds=sheds, first=fragments_before)
+        form: StreamForm = "changes" if name in inputs.changes else "intervals"
+        physical = lower(name, optimized, inputs.streams, inputs.shards, sheds=sheds, form=form, first=fragments_before)
         return PlannedQuery(name, logical, optimized, physical, inputs, difference)
 
     limit = inputs.limits.get(name)

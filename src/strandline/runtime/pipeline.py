@@ -19,7 +19,7 @@ from strandline.connectors.sources.base import Source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
-from strandline.core.temporal import BEFORE_ALL
+from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.logical.catalog import Catalog
 from strandline.planner.estimate import Estimate, estimate
 from strandline.planner.physical.graph import build_operator_graph
@@ -117,6 +117,7 @@ class RunningPipeline:
         self.driver: PipelineDriver | None = None  # None if everything was over before
         self.inputs: PlanningInputs | None = None
         self._checkpoint: Checkpoint | None = None
+        self._forgets = False  # whether a sink loses results that are open with its process
         self._columns = {query.name: query.columns for query in physical.queries}
 
     @staticmethod
@@ -150,6 +151,7 @@ class RunningPipeline:
             batch_rows=batch_rows,
         )
         pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
+        pipeline._forgets = any(sink.takes_changes and sink.location is None for sink in sinks.values())
         try:
             pipeline._claim(checkpoint, chain, sinks)
         except BaseException:
@@ -198,13 +200,14 @@ class RunningPipeline:
         report = BatchReport.from_messages(batch, messages)
         check_input(self.physical.streams, report.statuses, report.rejected)
         before, repeated = self.metrics.statuses, batch == self.metrics.last_batch
+        begins = self.metrics.watermarks()
         self._sync_state(report)
         files = [*write_side_outputs(self.side_outputs, self.physical, report)]
         files += publish_results(self.directories, report)  # staged Parquet files get their names
         self.metrics.add(report)
         self.results.append(report)
         self.statistics_store.learn(report, self.metrics)
-        self._write_to_sinks(report)
+        self._write_to_sinks(report, begins)
         self._record(report, files)  # from here on a restart goes on after the batch
         self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log_batch(report, before, repeated, time.monotonic() - began)
@@ -221,7 +224,7 @@ class RunningPipeline:
         ]
         self.chain.sync(report.batch, files)
 
-    def _write_to_sinks(self, report: BatchReport) -> None:
+    def _write_to_sinks(self, report: BatchReport, begins: Mapping[str, Instant]) -> None:
         """Hand the results to the sinks, also those of a batch without rows: the watermark may have advanced."""
         for query, writer in self.writers.items():
             table = report.result(query)
@@ -229,7 +232,7 @@ class RunningPipeline:
                 table = result_schema(self._columns[query]).empty_table()
             writer.writing_since = time.monotonic()
             try:
-                writer.write(SinkBatch(report.batch, table, self.metrics.watermark(query)))
+                writer.write(SinkBatch(report.batch, table, self.metrics.watermark(query), begins[query]))
             finally:
                 writer.writing_since = None
 
@@ -293,6 +296,14 @@ class RunningPipeline:
         """Where tasks write results themselves, by query."""
         return {name: writer.target for name, writer in self.writers.items() if writer.target is not None}
 
+    @property
+    def announced_in(self) -> int | None:
+        """The first batch after a restart, if open results must be sent again: to a sink that has lost them with its
+        process. None if all sinks have kept them."""
+        if self.chain is None or self.chain.record is None or not self._forgets:
+            return None
+        return first_batch(self.chain)
+
     def open_planner(self, sources: Mapping[str, Source], tasks: int) -> OffsetPlanner:
         """Open the sources and plan batches over them."""
         return OffsetPlanner(
@@ -315,7 +326,10 @@ class RunningPipeline:
             return self.results.read(query)
         watermark = self.results.watermark(query)
         tables = self.writers[query].kept()
-        return None if tables is None else ResultChunks(tables, watermark, len(tables), BEFORE_ALL, reset=False)
+        if tables is None:
+            return None
+        begins = [BEFORE_ALL] * len(tables)  # every element has its end
+        return ResultChunks(tables, begins, watermark, len(tables), BEFORE_ALL, reset=False)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 
@@ -366,11 +380,18 @@ def log_resumed(pipeline: RunningPipeline) -> None:
     )
 
 
+def first_batch(chain: CheckpointChain) -> int:
+    """The batch that a run begins with."""
+    if (offset := chain.last_offset) is None:
+        return 0
+    return offset.batch + 1 if chain.is_committed else offset.batch
+
+
 def show_replay(chain: CheckpointChain) -> str:
     """Batches that run again as planned: one that a crash interrupted, and those that a repair discarded."""
     if (offset := chain.last_offset) is None:
         return "none"
-    first = offset.batch + 1 if chain.is_committed else offset.batch
+    first = first_batch(chain)
     last = max(replayed_until(chain.path), offset.batch)
     if last < first:
         return "none"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from strandline.core.temporal import FOREVER
+from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.core.types import Schema, arrow_type
 from strandline.runtime.exchange import to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL
@@ -21,7 +22,8 @@ def result_schema(columns: Schema) -> pa.Schema:
 
 
 def to_result(frame: pl.DataFrame, columns: Schema) -> pa.Table:
-    """Elements for the user: names of the SELECT list, UTC timestamps, NULL for an end that never comes."""
+    """Elements for the user: names of the SELECT list, UTC timestamps, NULL for an end that never comes. An end that is
+    not known yet stays `OPEN`, an instant that no datetime can hold: see `with_open_ends`."""
     ends = pl.when(pl.col(UNTIL) < FOREVER).then(pl.col(UNTIL))
     ordered = frame.select(*(pl.col(c.id) for c in columns), pl.col(FROM), ends.alias(UNTIL))
     schema = result_schema(columns)
@@ -33,3 +35,16 @@ def from_result(table: pa.Table, columns: Schema) -> pl.DataFrame:
     arrays = [c.cast(pa.int64()) if c.type == INSTANT else c for c in table.columns]
     renamed = pa.Table.from_arrays(arrays, names=[*(c.id for c in columns), FROM, UNTIL])
     return pl.DataFrame(renamed).with_columns(pl.col(UNTIL).fill_null(FOREVER))
+
+
+def with_open_ends(table: pa.Table, begin: Instant) -> pa.Table:
+    """A batch of a result in the form of changes, for users: NULL also for an end that is not known yet.
+
+    `begin` is the watermark before the batch. An element that was sent before it and turns out never to end is left
+    out: it has no other end than it was sent with.
+    """
+    starts, ends = (table.column(name).cast(pa.int64()) for name in (VALID_FROM, VALID_UNTIL))
+    never_ends = pc.and_(pc.less(starts, begin), ends.is_null())
+    is_open = pc.equal(ends, OPEN)
+    shown = pc.if_else(is_open, None, ends).cast(INSTANT)
+    return table.set_column(table.num_columns - 1, table.schema.field(VALID_UNTIL), shown).filter(pc.invert(never_ends))

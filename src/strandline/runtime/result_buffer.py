@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import UNTIL, Times
-from strandline.runtime.kernels.changes import coalesce
+from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, Times, times
+from strandline.runtime.kernels.changes import coalesce, drop_replaced
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_result, result_schema, to_result
 
@@ -25,15 +25,28 @@ _TRIM_TO: Final = 0.75  # of the limit is left after forgetting: that costs some
 class ResultChunks:
     """Result chunks since the last read, and the watermark with them.
 
+    `begins` has for each chunk the watermark before it: what begins earlier is an element that was open, with its end.
     `number` is the next chunk to read. With `reset` these are all retained chunks, because new and old ones were
     merged; a reader then starts again with the changes from `since` on.
     """
 
     tables: list[pa.Table]
+    begins: list[Instant]
     watermark: Instant
     number: int
     since: Instant
     reset: bool
+
+    def frame(self, columns: Schema) -> pl.DataFrame:
+        """All elements, each once; those whose end is not known have the end `OPEN`."""
+        frame, again = self.sent(columns)
+        return drop_replaced(frame, [column.id for column in columns], again)
+
+    def sent(self, columns: Schema) -> tuple[pl.DataFrame, Mask]:
+        """The elements as they were sent, and which of them were sent before, without their end."""
+        frame = from_result(concat_results(self.tables, columns), columns)
+        begin = np.repeat(np.array(self.begins, np.int64), [table.num_rows for table in self.tables])
+        return frame, (times(frame, FROM) < begin) & (times(frame, UNTIL) != OPEN)
 
 
 class ResultBuffer:
@@ -56,12 +69,15 @@ class ResultBuffer:
         self.evicted = 0  # elements
         self.rows = 0
         self.tables: list[pa.Table] = []
+        self.begins: list[Instant] = []
         self._joined = 0  # chunks that were merged into the first table
         self._rows_after_trim = 0  # rows that were left when it was last shortened
 
-    def add(self, tables: Iterable[pa.Table]) -> None:
+    def add(self, tables: Iterable[pa.Table], begin: Instant = BEFORE_ALL) -> None:
+        """Add chunks; `begin` is the watermark before them."""
         for table in tables:
             self.tables.append(table)
+            self.begins.append(begin)
             self.rows += table.num_rows
 
     def chunks(self, after: int, watermark: Instant) -> ResultChunks:
@@ -69,8 +85,8 @@ class ResultBuffer:
         head = 1 if self._joined else 0
         number = self._joined + len(self.tables) - head
         reset = after < self._joined
-        tables = list(self.tables) if reset else self.tables[after - self._joined + head :]
-        return ResultChunks(tables, watermark, number, self.since, reset)
+        new = slice(0 if reset else after - self._joined + head, None)
+        return ResultChunks(self.tables[new], self.begins[new], watermark, number, self.since, reset)
 
     @property
     def exceeds_limit(self) -> bool:
@@ -80,7 +96,7 @@ class ResultBuffer:
     def trim(self, now: Instant) -> ResultBuffer:
         """Evict the surplus elements that ended first; those valid at `now` stay."""
         assert self.limit is not None
-        whole = concat_results(self.tables, self.columns)
+        whole = to_result(self.chunks(0, now).frame(self.columns), self.columns)
         ends = _instants(whole, VALID_UNTIL)
         over = ends[ends <= now]
         surplus = min(len(over), len(ends) - int(_TRIM_TO * self.limit))
@@ -106,7 +122,8 @@ def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:
 def _restore_starts(retained: pa.Table, old: pa.Table, since: Instant, columns: Schema) -> pa.Table:
     """`retained` with the elements valid at `since` from their start on, of which `old` may have fragments."""
     starts = _instants(retained, VALID_FROM)
-    valid = starts <= since
+    # One without an end is not in fragments, and is found by its start when it ends.
+    valid = (starts <= since) & (_instants(retained, VALID_UNTIL) != OPEN)
     continues = np.isin(starts[valid], _instants(old, VALID_UNTIL))
     if not continues.any():
         return retained

@@ -29,9 +29,9 @@ class PipelineResults:
     def append(self, report: BatchReport) -> None:
         """Keep what a batch brought, and forget the oldest of what has become too long."""
         with self._lock:
-            self._watermarks = self._metrics.watermarks()
+            begins, self._watermarks = self._watermarks, self._metrics.watermarks()
             for name, buffer in self.buffers.items():
-                buffer.add(report.results.get(name, ()))
+                buffer.add(report.results.get(name, ()), begins[name])
             for kept, new in ((self.late, report.late), (self.rejected, report.rejected)):
                 for stream, tables in new.items():
                     kept.setdefault(stream, []).extend(tables)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import add
@@ -48,8 +48,8 @@ def operator_for(node: Node) -> Operator:
             return ReorderOperator()
         case physical.HashJoin(left_keys, right_keys, condition, left, right):
             return HashJoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
-        case physical.CountWindow(partition, rows, slide, by_value, source):
-            return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source))
+        case physical.CountWindow(partition, rows, slide, by_value, source, form):
+            return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
@@ -64,11 +64,11 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
-        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form):
             schemas = physical.schema(left), physical.schema(right)
-            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark)
-        case physical.IncrementalAggregate(keys, aggregates, source):
-            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source))
+            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
+        case physical.IncrementalAggregate(keys, aggregates, source, form):
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form)
         case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
         case physical.FirstOccurrence(keys, values, source):
@@ -236,9 +236,17 @@ def _by_shard(route: physical.ExchangeTo, frame: pl.DataFrame, shards: int) -> I
 
 
 def run_stage(
-    pipeline: Pipeline, stage: int, shard: int, messages_in: Sequence[Message], states: States, out: StageOutput
+    pipeline: Pipeline,
+    stage: int,
+    shard: int,
+    messages_in: Sequence[Message],
+    states: States,
+    out: StageOutput,
+    *,
+    announces: bool = False,
 ) -> States:
-    """Run one batch of all fragments of a stage in one shard; returns their states after it.
+    """Run one batch of all fragments of a stage in one shard; returns their states after it. With `announces`,
+    everything that is open in results is sent again.
 
     Source status messages are forwarded to the same shard of the next stage: every shard of every stage gets each of
     them once.
@@ -252,7 +260,8 @@ def run_stage(
         runner = out.runner(fragment)
         if fragment.id in states:
             runner.restore(states[fragment.id])
-        result = runner.step(_inputs(fragment, messages_in), watermark_of(statuses, fragment.streams))
+        watermark = replace(watermark_of(statuses, fragment.streams), announces=announces)
+        result = runner.step(_inputs(fragment, messages_in), watermark)
         out.route(fragment.route, result.frame)
         after[fragment.id] = runner.save()
         out.count(fragment, runner, after[fragment.id])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.connectors.sinks.snapshot import ROW, SnapshotChanges, SnapshotRows, last_instant, step
-from strandline.core.temporal import BEFORE_ALL, FOREVER
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN
 from strandline.runtime.kernels.batch import FROM, UNTIL
 
 PAYLOAD = ["c0", "c1"]
@@ -71,14 +71,20 @@ batches = st.lists(st.tuples(st.lists(st.tuples(payloads, spans), max_size=6), s
 @given(batches)
 def test_the_table_is_the_snapshot_after_every_batch(run: list[tuple[list[tuple[Row, tuple[int, int]]], int]]) -> None:
     live, tables, known, progress = nothing(), Tables(), [], 0
+    opened: list[Element] = []
     for drawn, further in run:
         new = [(*row, start, FOREVER if size == FOREVER else start + size) for row, (start, size) in drawn]
         # Nothing is delivered twice, and nothing about a past that was complete.
         new = [each for each in new if each[2] >= progress]
         known += new
-        before, progress = dict(tables.rows), progress + further
+        before, begin, progress = dict(tables.rows), progress, progress + further
         at = last_instant(progress)
-        live, changes = step(live, elements(new), at, PAYLOAD)
+        # Elements with an odd start come without their end if it is not known yet, and again when it is.
+        sent = [(*each[:3], OPEN) if each[2] % 2 and each[2] < progress <= each[3] else each for each in new]
+        sent += [each for each in opened if each[3] < progress]
+        opened = [each for each in opened if each[3] >= progress]
+        opened += [each for each, way in zip(new, sent, strict=False) if way[3] == OPEN]
+        live, changes = step(live, elements(sent), at, PAYLOAD, begin)
         tables.apply(changes)
         valid = [(each[0], each[1]) for each in known if each[2] <= at < each[3]]
         assert counted(list(tables.rows.values())) == counted(valid)

@@ -90,7 +90,10 @@ def aggregated(
         origin = min((start for _, start, _ in source), default=FOREVER)
     names = tuple(c.id for c in schema[:keys])
     return drive(
-        lambda: IncrementalAggregateOperator(names, calls(schema, *wanted), schema), [(schema, source)], slicing, origin
+        lambda: IncrementalAggregateOperator(names, calls(schema, *wanted), schema, slicing.form),
+        [(schema, source)],
+        slicing,
+        origin,
     )
 
 

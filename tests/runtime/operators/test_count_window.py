@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +31,9 @@ from support import (
 def windowed(source: Elements, rows: int, slide: int = 1, keys: int = 0, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
     schema = columns(VARCHAR) if not source or len(source[0][0]) == 1 else columns(DOUBLE, INT)
     partition = tuple(c.id for c in schema[:keys])
-    return drive(lambda: CountWindowOperator(partition, rows, slide, False, schema), [(schema, source)], slicing)
+    return drive(
+        lambda: CountWindowOperator(partition, rows, slide, False, schema, slicing.form), [(schema, source)], slicing
+    )
 
 
 def test_a_row_stays_until_enough_have_come_after_it() -> None:
@@ -75,6 +79,6 @@ def test_a_count_window_is_the_last_rows_at_every_instant(
 ) -> None:
     source: Elements = [(p, t, t + 1) for p, t in sorted(drawn, key=lambda row: row[1])]
     # A reorder buffer stands before the operator: rows of one instant come in their order.
-    slicing = Slicing(slicing.cuts, slicing.carry, backwards=False)
+    slicing = replace(slicing, backwards=False)
     out = windowed(source, rows, slide, keys, slicing)
     same_snapshots(out, lambda t: expected(source, rows, slide, keys, t), edges(source))

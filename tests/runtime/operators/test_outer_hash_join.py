@@ -51,7 +51,9 @@ def matched(
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     return drive(
-        lambda: OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None),
+        lambda: OuterHashJoinOperator(
+            kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None, slicing.form
+        ),
         [(left, lefts), (right, rights)],
         slicing,
     )

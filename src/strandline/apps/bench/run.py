@@ -27,6 +27,7 @@ from pyspark.sql import functions as F
 from rich.console import Console
 
 import strandline
+from strandline.apps.bench.changes import report_changes, run_changes
 from strandline.apps.bench.costs import report_costs, run_costs
 from strandline.apps.bench.generated_streams import START
 from strandline.apps.bench.measure import Cost, Figures, measured
@@ -429,6 +430,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "latency": (latency, report_sides),
     "growth": (growth, report_sides),
     "operators": (run_operators, report_operators),
+    "changes": (run_changes, report_changes),
     "costs": (run_costs, report_costs),
     "orders": (run_orders, report_orders),
     "shedding": (run_shedding, report_shedding),

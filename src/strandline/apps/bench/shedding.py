@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
 import numpy as np
@@ -218,8 +218,8 @@ def _cheapest_plan() -> Iterator[None]:
     """Plans are made as if nothing were dropped."""
     planning_inputs = Database._planning_inputs
 
-    def without_limits(database: Database, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
-        return replace(planning_inputs(database, max_dropped, shards), limits={})
+    def without_limits(database: Database, *arguments: Any) -> PlanningInputs:
+        return replace(planning_inputs(database, *arguments), limits={})
 
     with patch.object(Database, "_planning_inputs", without_limits):
         yield

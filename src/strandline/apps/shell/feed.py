@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+import numpy as np
 import polars as pl
-import pyarrow as pa
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.database.query import Query
-from strandline.runtime.kernels.batch import FROM, UNTIL
-from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
-from strandline.runtime.result import from_result
-from strandline.runtime.result_buffer import concat_results
+from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, frame_schema, times
+from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, drop_replaced, net_changes
 
 KEPT: Final = 1_000  # changes and rows; more do not fit any terminal
 CLOSE_LOOK: Final = 5_000  # chunks between two polls; of more, only the latest are processed in full
@@ -39,7 +37,7 @@ class ResultFollower:
         self.progress: Instant = BEFORE_ALL
         self._noted = since + 1  # changes and rows up to here are noted
         self._pieces = 0
-        self._open = self._frame([])  # whatever reaches up to the progress or beyond
+        self._open = self._empty()  # whatever reaches up to the progress or beyond
         self._live = self._open  # the same, but each row from where it really began
         self._rows = self._open  # rows that have ended
         self._rows_gone = 0
@@ -55,14 +53,21 @@ class ResultFollower:
             self.passed_over = True
             self._begin(chunks.since)
         self._pieces = chunks.number
-        new = self._frame(chunks.tables)
+        new, again = chunks.sent(self.query.columns)
         before, progress = self._noted, chunks.watermark
         self.progress = self._noted = progress
-        self._open, previously_open = pl.concat([self._open, new]), self._open
+        self._open = self._with_ends(self._open, new, again)
         since = self._close_look_since(new, before)
-        self._note_changes(pl.concat([previously_open, new]), since)
+        self._note_changes(self._open, since)
         self._open = self._open.filter(pl.col(UNTIL) >= progress)
-        self._note_rows(self._worth_joining(new, since) if since > before else new)
+        if since > before:
+            new, again = self._worth_joining(new, again, since)
+        self._note_rows(new, again)
+
+    def _with_ends(self, kept: pl.DataFrame, new: pl.DataFrame, again: Mask) -> pl.DataFrame:
+        """Elements and new ones; those that are sent `again` have their end now."""
+        before = np.zeros(kept.height, np.bool_)
+        return drop_replaced(pl.concat([kept, new]), self.ids, np.concatenate([before, again]))
 
     def snapshot(self) -> pl.DataFrame:
         """The snapshot at the last complete instant."""
@@ -77,7 +82,10 @@ class ResultFollower:
 
     def rows(self, max_rows: int) -> tuple[pl.DataFrame, int]:
         """The latest rows with FROM and UNTIL in the order in which they began; and how many there were before."""
-        all_rows = pl.concat([self._rows, self._live]).sort(FROM, maintain_order=True)
+        # What is open was valid up to the watermark; that is all that is known.
+        until = pl.when(pl.col(UNTIL) == OPEN).then(self.progress).otherwise(pl.col(UNTIL))
+        live = self._live.with_columns(until.alias(UNTIL))
+        all_rows = pl.concat([self._rows, live]).sort(FROM, maintain_order=True)
         shown = all_rows.tail(max_rows)
         return shown, self._rows_gone + all_rows.height - shown.height
 
@@ -94,13 +102,15 @@ class ResultFollower:
         assert isinstance(latest, int)
         return max(before, latest)
 
-    def _worth_joining(self, new: pl.DataFrame, since: Instant) -> pl.DataFrame:
-        """Chunks of the rows worth showing: the late ones, and all of rows that are still valid."""
-        late = pl.col(FROM) >= since
-        if any(column.type.element is not None for column in self.query.columns):
-            return new.filter(late)  # arrays do not join; rows may then seem to begin later
-        earlier = new.filter(~late).join(self._open.select(self.ids), on=self.ids, how="semi", nulls_equal=True)
-        return pl.concat([earlier.select(new.columns), new.filter(late)])
+    def _worth_joining(self, new: pl.DataFrame, again: Mask, since: Instant) -> tuple[pl.DataFrame, Mask]:
+        """Chunks of the rows worth showing: the late ones, ends of others, and all of rows that are still valid."""
+        worth = (times(new, FROM) >= since) | again
+        if not any(column.type.element is not None for column in self.query.columns):
+            # Arrays do not join; rows may then seem to begin later.
+            numbered = new.with_row_index("@number")
+            valid = numbered.join(self._open.select(self.ids), on=self.ids, how="semi", nulls_equal=True)
+            worth[valid.get_column("@number").to_numpy()] = True
+        return new.filter(pl.Series(worth)), again[worth]
 
     def _note_changes(self, frame: pl.DataFrame, since: Instant) -> None:
         at_hand = (pl.col(FROM) >= since) | pl.col(UNTIL).is_between(since, self.progress)
@@ -114,10 +124,12 @@ class ResultFollower:
     def _net_changes(self, frame: pl.DataFrame) -> pl.DataFrame:
         return net_changes(frame, self.ids).select(*self.ids, TIME, CHANGE)
 
-    def _note_rows(self, new: pl.DataFrame) -> None:
-        joined = pl.concat([self._live, new])
+    def _note_rows(self, new: pl.DataFrame, again: Mask) -> None:
+        joined = self._with_ends(self._live, new, again)
         if not self.query.has_whole_elements:
-            joined = coalesce(joined, self.ids).select(self._open.columns)
+            is_open = pl.col(UNTIL) == OPEN  # it is found again by its start
+            coalesced = coalesce(joined.filter(~is_open), self.ids).select(joined.columns)
+            joined = pl.concat([coalesced, joined.filter(is_open)])
         # A row that ends at the watermark may continue there; one that ends earlier has ended.
         ended = pl.col(UNTIL) < self.progress
         self._live = joined.filter(~ended)
@@ -125,5 +137,5 @@ class ResultFollower:
         self._rows = over.tail(KEPT)
         self._rows_gone += over.height - self._rows.height
 
-    def _frame(self, tables: list[pa.Table]) -> pl.DataFrame:
-        return from_result(concat_results(tables, self.query.columns), self.query.columns)
+    def _empty(self) -> pl.DataFrame:
+        return pl.DataFrame(schema=frame_schema(self.query.columns))

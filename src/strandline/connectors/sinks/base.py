@@ -20,18 +20,19 @@ from strandline.connectors.sinks.parquet_parts import ParquetTarget
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Allow, Reach
-from strandline.core.temporal import Instant
+from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 
 @dataclass(frozen=True, slots=True)
 class SinkBatch:
-    """Sink batch: perhaps no rows, but always the watermark of the result."""
+    """Sink batch: perhaps no rows, but always the watermark of the result, and the one before the batch."""
 
     batch: int
     table: pa.Table
     complete_until: Instant
+    begin: Instant = BEFORE_ALL
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +143,11 @@ class Sink(ABC):
     def location(self) -> str | None:
         """Location of the results; None if a restart cannot find them."""
         return None
+
+    @property
+    def takes_changes(self) -> bool:
+        """True if the sink takes an element before its end is known, with the end `OPEN`, and again with its end."""
+        return False
 
     @property
     def identity(self) -> str | None:

@@ -10,7 +10,7 @@ from strandline.connectors.sinks.base import Sink, SinkArguments, SinkBatch, Sin
 from strandline.connectors.traits import Traits
 from strandline.core.errors import one_line
 from strandline.core.types import Schema
-from strandline.runtime.result import VALID_FROM, VALID_UNTIL
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL, with_open_ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class Console(Sink):
         arguments.done(most=0)
         return cls()
 
+    @property
+    def takes_changes(self) -> bool:
+        return True
+
     def open(self, query: str, columns: Schema) -> SinkWriter:
         return _ConsoleWriter(query, self.stream)
 
@@ -37,7 +41,7 @@ class _ConsoleWriter(SinkWriter):
 
     def write(self, sink_batch: SinkBatch) -> None:
         out = self._stream or sys.stdout
-        for row in sink_batch.table.to_pylist():
+        for row in with_open_ends(sink_batch.table, sink_batch.begin).to_pylist():
             start, end = row.pop(VALID_FROM), row.pop(VALID_UNTIL)
             values = "  ".join(f"{name}={value}" for name, value in row.items())
             until = "…" if end is None else f"{end:%Y-%m-%d %H:%M:%S.%f}"

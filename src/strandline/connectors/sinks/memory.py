@@ -41,5 +41,9 @@ class Memory(Sink):
             raise arguments.error("keep of memory() must be at least 1, or NULL for all elements")
         return cls(keep)
 
+    @property
+    def takes_changes(self) -> bool:
+        return True
+
     def open(self, query: str, columns: Schema) -> SinkWriter:
         return SinkWriter()

@@ -333,7 +333,8 @@ class TableWriter(SinkWriter):
                     if self._live is not None and self._live_batch == recorded_table.batch
                     else self._loaded()
                 )
-                live, changes = step(live, frame, last_instant(sink_batch.complete_until), self._payload)
+                at = last_instant(sink_batch.complete_until)
+                live, changes = step(live, frame, at, self._payload, sink_batch.begin)
                 self._apply(changes)
             self._store.remember(self._main.name, sink_batch.batch, sink_batch.complete_until)
         self._live, self._live_batch = live, sink_batch.batch
@@ -448,6 +449,10 @@ class TableSink(Sink):
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
         return TableWriter(self.store(), self.table, self.shows, query, columns)
+
+    @property
+    def takes_changes(self) -> bool:
+        return self.shows == "snapshot"
 
     @staticmethod
     def shows_of(arguments: SinkArguments) -> Shows:

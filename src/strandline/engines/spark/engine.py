@@ -94,7 +94,15 @@ class SparkEngine(Engine):
             spools = str(spark.sparkContext.master).startswith("local")
             assert pipeline.chain is not None, "it was opened with a checkpoint"
             epoch = pipeline.chain.lease.epoch
-            job = Job(pipeline.physical, str(pipeline.checkpoint), pipeline.targets, spools, new_secret(), epoch)
+            job = Job(
+                pipeline.physical,
+                str(pipeline.checkpoint),
+                pipeline.targets,
+                spools,
+                new_secret(),
+                epoch,
+                pipeline.announced_in,
+            )
             log_start(pipeline, "spark")
             run = SparkRun(spark, job, pipeline, log_file, lost=partial(_lost, session, spark))
             self._runs.add(run)

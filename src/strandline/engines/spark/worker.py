@@ -49,6 +49,7 @@ class Job:
     uses_spool_files: bool  # whether workers pass large tables through files instead of Spark's shuffle
     secret: str  # of this run: authenticates errors and the planner's socket
     epoch: int  # of the writer of the checkpoint
+    announced_in: int | None  # the batch in which open results are sent again, to sinks that have lost them
 
     def source(self, name: str) -> Source:
         stream = next(s for s in self.pipeline.streams if s.name == name)
@@ -131,7 +132,9 @@ def _run_shard(job: Job, stage: int, batch: int, shard: int, messages_in: list[M
     store = StateStore(Path(job.checkpoint) / STATE, stage, shard, job.epoch)
     out = job.open_output(batch, stage, shard)
     before = _state_before(job, store, batch, f"{stage}/{shard}")
-    stored = store.write(batch, run_stage(job.pipeline, stage, shard, messages_in, before, out))
+    announces = batch == job.announced_in
+    states = run_stage(job.pipeline, stage, shard, messages_in, before, out, announces=announces)
+    stored = store.write(batch, states)
     out.close()
     out.for_driver.append(Message("state", f"{stage}/{shard}", DRIVER, facts=asdict(stored)))
     return _rows(job, out, batch, stage, own=shard)

@@ -44,7 +44,16 @@ from strandline.planner.physical.distribution import (
     partition_by_exactly,
 )
 from strandline.planner.physical.fragments import cut_fragments
-from strandline.planner.physical.plan import MatchKind, Node, Pipeline, QueryPlan, schema
+from strandline.planner.physical.plan import (
+    MatchKind,
+    Node,
+    Pipeline,
+    QueryPlan,
+    StreamForm,
+    schema,
+    sources,
+    with_sources,
+)
 
 Keys: TypeAlias = tuple[ColumnRef, ...]
 
@@ -52,11 +61,20 @@ KEPT_SHARE: Final = Column("kept_share", "kept_share", DOUBLE)  # of a result th
 
 
 def lower(
-    name: str, plan: Plan, streams: Sequence[BaseStream], shards: int, *, sheds: bool = False, first: int = 0
+    name: str,
+    plan: Plan,
+    streams: Sequence[BaseStream],
+    shards: int,
+    *,
+    sheds: bool = False,
+    form: StreamForm = "intervals",
+    first: int = 0,
 ) -> Pipeline:
-    """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `first` is the
-    number of fragments of the queries before it in the pipeline."""
+    """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `form` is what its
+    sink takes. `first` is the number of fragments of the queries before it in the pipeline."""
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
+    if form == "changes" and not sheds:
+        built = replace(built, node=_as_changes(built.node))
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)
@@ -76,6 +94,21 @@ def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream]) -> Pipelin
 
 def _used(streams: Sequence[BaseStream], names: frozenset[str]) -> tuple[BaseStream, ...]:
     return tuple(stream for stream in streams if stream.name in names)
+
+
+def _as_changes(node: Node) -> Node:
+    """The same plan with a result in the form of changes, as far as operators have it: those that treat every row by
+    itself have the form of their input."""
+    match node:
+        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
+            return with_sources(node, tuple(_as_changes(source) for source in sources(node)))
+        case physical.IncrementalAggregate(_, aggregates):
+            # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
+            return node if any(call.user for _, call in aggregates) else replace(node, form="changes")
+        case physical.CountWindow() | physical.OuterHashJoin():
+            return replace(node, form="changes")
+        case _:
+            return node
 
 
 def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:

@@ -36,8 +36,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"Project {explain.show_outputs(outputs)}"
         case physical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {explain.show_window(range_us, slide_us)}"
-        case physical.CountWindow(partition, rows, slide, by_value, _):
-            return f"CountWindow {explain.show_rows(partition, rows, slide)}{', ties by value' if by_value else ''}"
+        case physical.CountWindow(partition, rows, slide, by_value, _, form):
+            ties = ", ties by value" if by_value else ""
+            return f"CountWindow {explain.show_rows(partition, rows, slide)}{ties}{_show_form(form)}"
         case physical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
         case physical.AlignTime(granule_us, _):
@@ -59,9 +60,10 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
-            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}"
-        case physical.IncrementalAggregate(keys, aggregates, _):
-            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}"
+            sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
+            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
+        case physical.IncrementalAggregate(keys, aggregates, _, form):
+            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{_show_form(form)}"
         case physical.Distinct():
             return "Distinct"
         case physical.FirstOccurrence(keys, values, _):
@@ -77,6 +79,10 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
         case physical.Exchange(mode, keys, _):
             return f"Exchange {mode} {', '.join(keys)}"
+
+
+def _show_form(form: physical.StreamForm) -> str:
+    return "" if form == "intervals" else ", as changes"
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
@@ -99,16 +105,16 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, early=0.0)
         case physical.SamplingRate():
             return first
-        case physical.CountWindow(partition, rows, _, _, _):
-            return first.cut_every(batch, cardinality.in_last_rows(stream, partition, rows))
+        case physical.CountWindow(partition, rows, _, _, _, form):
+            return first.as_sent(form, batch, cardinality.in_last_rows(stream, partition, rows))
         case physical.SessionWindow(partition, gap_us, _):
-            return first.cut_every(batch, cardinality.in_sessions(stream, partition, gap_us))
+            return first.as_sent("intervals", batch, cardinality.in_sessions(stream, partition, gap_us))
         case physical.ChangeStream() | physical.InsertStream():
             return replace(first, stream=replace(first.uncut, length=CHRONON), cut=True, whole=1.0)
         case physical.TopK(partition, _, limit, _):
-            return first.cut_every(batch, cardinality.first_rows(first.uncut, partition, limit))
+            return first.as_sent("intervals", batch, cardinality.first_rows(first.uncut, partition, limit))
         case physical.Rank(rank_column, partition, _, limit, _):
-            return first.cut_every(batch, cardinality.ranked(first.uncut, rank_column, partition, limit))
+            return first.as_sent("intervals", batch, cardinality.ranked(first.uncut, rank_column, partition, limit))
         case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
             per_group = stream.rate * together / groups_of(stream, partition)
@@ -117,8 +123,8 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return join_output(node, profiles[node.left], profiles[node.right])
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
-        case physical.IncrementalAggregate(keys, _, _):
-            return first.cut_every(batch, cardinality.aggregated(first.uncut, keys))
+        case physical.IncrementalAggregate(keys, _, _, form):
+            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
         case physical.FirstOccurrence(_, values, _):
@@ -175,10 +181,12 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             work["probe"] = arriving * len(values) * 3
         case physical.IncrementalAggregate():
             rows, each_bytes = cost.aggregate_state(node, first, batch, work)
-        case physical.CountWindow(partition, window, slide, _, _):
+        case physical.CountWindow(partition, window, slide, _, _, form):
             per_part = window + (slide - 1) / 2
             rows = min(groups_of(first.stream, partition) * per_part, first.stream.rate * LONGEST)
-            work["touched"] = rows / batch
+            work["touched"] = (
+                rows / batch if form == "intervals" else cost.keyed(arriving * per_part, rows, batch, work)
+            )
             each_bytes += HASH_BYTES
         case physical.SessionWindow():
             rows = out.valid

@@ -15,6 +15,10 @@ from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Aggregates, ChangeKind, Outputs
 
+# How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
+# as changes, once without an end, and again with its end when that is known.
+StreamForm: TypeAlias = Literal["intervals", "changes"]
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
@@ -59,6 +63,7 @@ class CountWindow:
     slide: int
     by_value: bool
     source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,7 @@ class OuterHashJoin:
     left: Node
     right: Node
     mark: Column | None = None  # for "mark": the column that is true for a match
+    form: StreamForm = "intervals"  # of the unmatched elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +184,7 @@ class IncrementalAggregate:
     keys: tuple[str, ...]
     aggregates: Aggregates
     source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)

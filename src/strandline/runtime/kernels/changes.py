@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import FOREVER
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, times
+from strandline.core.temporal import FOREVER, OPEN
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, times
 from strandline.runtime.kernels.grouping import group_codes
 
 TIME, CHANGE = "@time", "@change"
@@ -60,6 +60,23 @@ def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     paired = arrivals.join(departures, on=["code", "rank"], how="left").sort(FROM, "row")
     payload = gather(net.select(columns), paired.get_column("row").to_numpy())
     return payload.with_columns(paired.get_column(FROM), paired.get_column(UNTIL).fill_null(FOREVER))
+
+
+def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> pl.DataFrame:
+    """Elements as they were sent, without those that were sent without an end and then `again`, with it."""
+    if not again.any():
+        return frame
+    start = times(frame, FROM)
+    is_open = (times(frame, UNTIL) == OPEN) & np.isin(start, start[again])
+    rows = np.flatnonzero(is_open | again)
+    codes, first = group_codes(gather(frame, rows), [*columns, FROM])
+    ended = np.bincount(codes[again[rows]], minlength=len(first))
+    opened = np.flatnonzero(is_open[rows])
+    opened = opened[np.argsort(codes[opened], kind="stable")]
+    replaced = _rank_in_group(codes[opened]) < ended[codes[opened]]
+    kept = np.ones(frame.height, np.bool_)
+    kept[rows[opened[replaced]]] = False
+    return frame.filter(pl.Series(kept))
 
 
 def _rank_in_group(codes: Index) -> Index:

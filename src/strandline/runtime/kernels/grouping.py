@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from strandline.runtime.kernels.batch import Index, Mask
 from strandline.runtime.kernels.compiled import compiled
-from strandline.runtime.kernels.hashing import GOLDEN, double_bits, is_bijective
+from strandline.runtime.kernels.hashing import GOLDEN, double_bits, is_bijective, to_integers
 from strandline.runtime.kernels.lists import as_bytes, elements
 
 
@@ -39,8 +39,7 @@ def identities(column: pl.Series) -> Index:
     normal = _normal(column)
     if not is_bijective(normal.dtype):
         return _codes(normal)
-    whole: Index = normal.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
-    return whole
+    return to_integers(normal)
 
 
 @compiled("Tuple((i8[::1], i8[::1]))(i8[::1], i8[::1], b1[::1])")

@@ -72,8 +72,15 @@ def _hash_values(column: pl.Series) -> Hashes:
         return mix(mix(low.view(np.uint64)) + high.view(np.uint64))
     if kind.is_float():
         return mix(double_bits(column).view(np.uint64))
-    integers: npt.NDArray[np.int64] = column.to_physical().cast(pl.Int64).fill_null(0).to_numpy()
-    return mix(integers.view(np.uint64))
+    return mix(to_integers(column).view(np.uint64))
+
+
+def to_integers(column: pl.Series) -> npt.NDArray[np.int64]:
+    """The values of a column of a whole type as integers; NULL counts as 0."""
+    if column.dtype != pl.Int64 or column.null_count():
+        column = column.to_physical().cast(pl.Int64).fill_null(0)
+    values: npt.NDArray[np.int64] = column.to_numpy()
+    return values
 
 
 def double_bits(column: pl.Series) -> npt.NDArray[np.int64]:

@@ -72,7 +72,7 @@ def running_maxima(
     until: int,
 ) -> tuple[Index, Index]:
     """The largest rank of an element that is valid, after each run (LOWEST where there is none); and which elements
-    can still be the largest after `until`.
+    can still be the largest just before `until`, or later.
 
     Elements are numbered: those held from before, of the groups `held`, in any order; then those that enter, by events
     `first_entering` and so on. `has_value`, `ranks` and `ends` go by this number.
@@ -140,7 +140,7 @@ def running_maxima(
     count = 0
     for group in range(groups):
         for at in range(head[group], tail[group]):
-            if stair_end[at] > until:
+            if stair_end[at] >= until:
                 kept[count] = stairs[at]
                 count += 1
     return highest, kept[:count].copy()

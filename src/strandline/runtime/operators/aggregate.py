@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Column, Schema
 from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
+from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
@@ -22,7 +23,7 @@ from strandline.runtime.kernels.variance import mask_unsquarable, squarable_valu
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
-from strandline.runtime.state.segments import HeldRows, SortedLog
+from strandline.runtime.state.segments import HeldRows, KeyedLog, SortedLog
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -31,6 +32,7 @@ LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
 NUMBER = "@number:"  # + argument + ":" + limb: the same of the values as DOUBLEs, for variances
 SQUARE = "@square:"  # + argument + ":" + limb: the exact sum of their squares
 ODD = "@odd:"  # + argument: how many of them have no square
+SINCE = "@since"  # when the group changed last, where results are sent as changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +60,21 @@ class IncrementalAggregateOperator(Operator):
     State  per group the totals at the watermark, with the states of invertible user-defined aggregates; the
            elements that have not ended, in order of their end, for taking them out again; of those the few that can
            still be a MIN or MAX. Ordered-set aggregates, as percentiles, read all of them in every slice
-    Emits  for each group the interval between two changes, and the one up to the watermark
+    Emits  for each group the interval between two changes, and the one up to the watermark; in the form of changes, the
+           last one without its end. Then only groups that change are looked at, and their state is found by key
 
         in       a......         COUNT
         1        [====)          1  [=)   [==)
         2          [=====)       2    [===)
     """
 
-    def __init__(self, keys: tuple[str, ...], aggregates: tuple[tuple[Column, AggregateCall], ...], source: Schema):
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        aggregates: tuple[tuple[Column, AggregateCall], ...],
+        source: Schema,
+        form: StreamForm = "intervals",
+    ) -> None:
         self.keys = list(keys)
         self.aggregates = aggregates
         types = {column.id: column.type for column in source}
@@ -79,32 +88,67 @@ class IncrementalAggregateOperator(Operator):
         self.watermark: Instant = BEFORE_ALL
         self.valid = SortedLog(UNTIL)
         key_types = {key: self.stored[key] for key in keys}
-        self.totals = HeldRows(key_types)
+        self.totals = self._log(key_types, form)
         extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
         interval = {FROM: pl.Int64(), UNTIL: pl.Int64()}
         self.candidates = {
-            (function, name): HeldRows({**key_types, "@value": self.stored[name], **interval})
+            (function, name): self._log({**key_types, "@value": self.stored[name], **interval}, form)
             for function, name in sorted(extremes)
         }
         candidates = {f"{function}:{name}": held for (function, name), held in self.candidates.items()}
         self.logs = {"valid": self.valid, "totals": self.totals, **candidates}
 
+    def _log(self, columns: dict[str, pl.DataType], form: StreamForm) -> HeldRows | KeyedLog:
+        return HeldRows(columns) if form == "intervals" else KeyedLog(self.keys, columns)
+
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         if watermark.time <= self.watermark:
             assert not len(inputs[0]), "a slice has no elements before the watermark of the preceding one"
-            return Batch.empty(self.output)
+            if not watermark.announces or self.watermark == BEFORE_ALL:
+                return Batch.empty(self.output)
+        watermark = replace(watermark, time=max(watermark.time, self.watermark))
         before, self.watermark = self.watermark, watermark.time
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
         leaving = self.valid.take_before(watermark.time)
         ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
         staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.needs_members else []
-        return self._sweep(arrived, ended, pl.concat([ended.head(0).drop(UNTIL), *staying]), before, watermark)
+        everything = watermark.announces or watermark.time == FOREVER
+        changed = pl.concat([arrived.select(self.keys), ended.select(self.keys)])
+        is_idle = not arrived.height and not ended.height
+        carried, *candidates = self._look_up(changed, everything=everything, is_idle=is_idle)
+        held = dict(zip(self.candidates, candidates, strict=True))
+        if SINCE not in carried.columns:
+            carried = carried.with_columns(pl.lit(before).alias(SINCE))
+        staying_rows = pl.concat([ended.head(0).drop(UNTIL), *staying])
+        return self._sweep(carried, held, arrived, ended, staying_rows, before, watermark)
+
+    def _look_up(self, changed: pl.DataFrame, *, everything: bool, is_idle: bool) -> list[pl.DataFrame]:
+        """Totals and candidates of the groups that the slice concerns: those with these keys, or all."""
+        logs = [self.totals, *self.candidates.values()]
+        if not isinstance(self.totals, KeyedLog):
+            return [log.frame for log in logs if isinstance(log, HeldRows)]
+        keyed = [log for log in logs if isinstance(log, KeyedLog)]
+        if everything or not self.keys:
+            totals, *candidates = [log.all() if everything or not is_idle else log.all().head(0) for log in keyed]
+        else:
+            _, first = group_codes(changed, self.keys)
+            totals, *candidates = [log.find(gather(changed, first)) for log in keyed]
+        counts = [name for name in totals.columns if name.startswith((VALUES, LIMB, NUMBER, SQUARE, ODD))]
+        if any(totals.get_column(name).null_count() for name in counts):  # other groups have had larger sums
+            totals = totals.with_columns(pl.col(counts).fill_null(0))
+        return [totals, *candidates]
 
     def _sweep(
-        self, arrived: pl.DataFrame, ended: pl.DataFrame, staying: pl.DataFrame, before: Instant, watermark: Watermark
+        self,
+        carried: pl.DataFrame,
+        held: dict[tuple[str, str], pl.DataFrame],
+        arrived: pl.DataFrame,
+        ended: pl.DataFrame,
+        staying: pl.DataFrame,
+        before: Instant,
+        watermark: Watermark,
     ) -> Batch:
-        carried = self.totals.frame
-        parts = [carried, ended, arrived, staying, *(held.frame for held in self.candidates.values())]
+        parts = [carried, ended, arrived, staying, *held.values()]
         sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
         representative = None
@@ -113,13 +157,18 @@ class IncrementalAggregateOperator(Operator):
             groups = pl.concat([part.select(self.keys) for part in parts], rechunk=True)
             codes, representative = group_codes(groups, self.keys)
         at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
+        # Codes go by first occurrence: groups that only stay come after those that the slice concerns.
+        count = int(codes[: sizes[2]].max(initial=-1)) + 1
+        if representative is not None and len(representative) > count:
+            representative = representative[:count]
+            staying, at_staying = staying.filter(pl.Series(at_staying < count)), at_staying[at_staying < count]
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
 
         begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
         origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
         events = _Events(
-            carried=(at_carried, np.full(carried.height, before)),
+            carried=(at_carried, times(carried, SINCE)),
             entering=(at_arrived, times(arrived, FROM)),
             leaving=(at_ended, times(ended, UNTIL)),
             over=over,
@@ -137,7 +186,9 @@ class IncrementalAggregateOperator(Operator):
         if self.keys:
             exists &= sums[ROWS] > 0
         here = _Slice(line, events, carried, arrived, ended, sums, exists)
-        extremes = {side: self._extremes(side, held, here) for side, held in zip(self.candidates, at_held, strict=True)}
+        extremes = {
+            side: self._extremes(side, held[side], at, here) for side, at in zip(self.candidates, at_held, strict=True)
+        }
         members = None
         if self.needs_members:
             elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
@@ -154,7 +205,11 @@ class IncrementalAggregateOperator(Operator):
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
         self._carry(here, folds, groups, representative)
-        frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, line.until[exists])])
+        until = line.until
+        if isinstance(self.totals, KeyedLog) and watermark.time < FOREVER:
+            until = until.copy()
+            until[line.last] = OPEN
+        frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
 
     def _totals(
@@ -232,12 +287,12 @@ class IncrementalAggregateOperator(Operator):
             columns.append(values.cast(dtype).alias(column.id))
         return columns
 
-    def _extremes(self, side: tuple[str, str], at_held: Index, here: _Slice) -> pl.Series:
+    def _extremes(self, side: tuple[str, str], held: pl.DataFrame, at_held: Index, here: _Slice) -> pl.Series:
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
-        held, line = self.candidates[side], here.line
+        line = here.line
         fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
-        elements = pl.concat([held.frame.select(fresh.columns), fresh], rechunk=True)
+        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
         values = elements.get_column("@value")
         ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
@@ -255,7 +310,7 @@ class IncrementalAggregateOperator(Operator):
             times(elements, UNTIL),
             self.watermark,
         )
-        held.frame = gather(elements, keep)
+        _replace(self.candidates[side], held, gather(elements, keep))
         extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 
@@ -281,11 +336,20 @@ class IncrementalAggregateOperator(Operator):
         if first is not None:
             ends = ends[here.sums[ROWS][ends] > 0]
         columns = [pl.Series(name, values[ends]) for name, values in here.sums.items()]
+        if isinstance(self.totals, KeyedLog):
+            columns.append(pl.Series(SINCE, here.line.time[ends]))
         for name, fold in folds.items():
             columns += fold.columns(name, ends)
         if first is not None:
             columns = [*gather(groups, first[here.line.code[ends]]).get_columns(), *columns]
-        self.totals.frame = pl.DataFrame(columns)
+        _replace(self.totals, here.carried, pl.DataFrame(columns))
+
+
+def _replace(log: HeldRows | KeyedLog, old: pl.DataFrame, new: pl.DataFrame) -> None:
+    if isinstance(log, KeyedLog):
+        log.replace(old, new)
+    else:
+        log.frame = new
 
 
 @dataclass(frozen=True, slots=True)

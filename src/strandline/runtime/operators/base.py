@@ -4,6 +4,10 @@ The contract. A slice of a stream is all of its elements that start in `[previou
 one slice of each input up to the same `until`, `step` returns the slice of the output up to `until`. So the output is
 complete up to `until` too, and cutting the input differently only cuts the output differently.
 
+In the form of changes, the slice has an element whose end is not known yet with the end `OPEN`. When it ends, the slice
+of that instant has it again, with its end: an element of a slice that starts before the slice replaces the one that was
+sent without an end.
+
 Array code sorts by what it needs, so slices are not kept sorted by start; operators that need the order of arrival
 follow the reorder buffer directly.
 """
@@ -17,23 +21,27 @@ from types import MappingProxyType
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
+from strandline.runtime.state.segments import HashedLog, HeldRows, KeyedLog, SortedLog, State
 from strandline.shedding.sampler import RateHistory
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """Watermark of the inputs, the start of the first element of any of them, and the sampling rates of each stream."""
+    """Watermark of the inputs, the start of the first element of any of them, and the sampling rates of each stream.
+
+    `announces`: everything that is open is sent again, to a sink that has lost it with its process.
+    """
 
     time: Instant
     origin: Instant = FOREVER
     rate_history: Mapping[str, RateHistory] = field(default_factory=dict)
+    announces: bool = False
 
 
 class Stateful:
     """State between slices: rows in `logs`, by the name that they have in checkpoints, and for some the watermark."""
 
-    logs: Mapping[str, SortedLog | HashedLog | HeldRows] = MappingProxyType({})
+    logs: Mapping[str, SortedLog | HashedLog | KeyedLog | HeldRows] = MappingProxyType({})
     watermark: Instant | None = None
 
     def restore(self, state: State) -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, SortKey
+from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import in_groups
+from strandline.runtime.kernels.grouping import group_codes, in_groups
 from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HeldRows
+from strandline.runtime.state.segments import HeldRows, KeyedLog
 
 INDEX = "@index"  # 1-based number of a row in its partition
 
@@ -23,7 +24,8 @@ class CountWindowOperator(Operator):
     Law    snapshot(out, t) = of the first c rows of a partition up to t, those with T - rows < index <= T,
            T = floor(c / slide) * slide
     State  the rows that are in the window or will be
-    Emits  rows of the window up to the watermark: the end of a row is known when a later one arrives
+    Emits  rows of the window up to the watermark: the end of a row is known when a later one arrives. In the form of
+           changes, rows without an end when they come, and with it when they leave
 
         rows=2           a..b.c...
         a                [====)
@@ -31,19 +33,31 @@ class CountWindowOperator(Operator):
         c                     […
     """
 
-    def __init__(self, partition: tuple[str, ...], rows: int, slide: int, by_value: bool, schema: Schema) -> None:
+    def __init__(
+        self,
+        partition: tuple[str, ...],
+        rows: int,
+        slide: int,
+        by_value: bool,
+        schema: Schema,
+        form: StreamForm = "intervals",
+    ) -> None:
         self.partition = list(partition)
         self.rows, self.slide = rows, slide
         self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
         self.watermark: Instant = BEFORE_ALL
-        self.held = HeldRows({**frame_schema(schema), INDEX: pl.Int64()})
+        columns = {**frame_schema(schema), INDEX: pl.Int64()}
+        self.held = HeldRows(columns) if form == "intervals" else KeyedLog(partition, columns)
         self.logs = {"held": self.held}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        held = self.held.frame
-        arrived = self._ordered(inputs[0]).with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(held.columns)
-        rows = pl.concat([held, arrived], rechunk=True)
+        arrived = self._ordered(inputs[0])
+        everything = watermark.announces or watermark.time == FOREVER
+        held = self._look_up(arrived, everything)
+        rows = pl.concat(
+            [held, arrived.with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(held.columns)], rechunk=True
+        )
         if not rows.height:
             return Batch(rows.drop(INDEX))
         # Rows of a partition are contiguous, in order: those in state come first, and are older than the arrivals.
@@ -52,12 +66,26 @@ class CountWindowOperator(Operator):
         time = times(rows, FROM)
         start, seen = _time_of(_up(index, self.slide), index, first, count, time)
         end, over = _time_of(_up(index + self.rows, self.slide), index, first, count, time)
-        start = np.maximum(start, before)
-        end = np.where(over, end, self.watermark)
-        visible = seen & (start < end)
-        fragments = Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
-        self.held.frame = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
-        return fragments
+        left = rows.with_columns(pl.Series(INDEX, index)).filter(pl.Series(~over))
+        if isinstance(self.held, KeyedLog):
+            self.held.replace(held, left)
+            end = np.where(over, end, FOREVER if self.watermark == FOREVER else OPEN)
+            visible = seen & (start < end) & (over | everything | (start >= before))
+        else:
+            self.held.frame = left
+            start, end = np.maximum(start, before), np.where(over, end, self.watermark)
+            visible = seen & (start < end)
+        return Batch(rows.drop(INDEX)).with_times(start, end).keep(visible)
+
+    def _look_up(self, arrived: pl.DataFrame, everything: bool) -> pl.DataFrame:
+        """The rows, in order, of the partitions that the slice concerns."""
+        if isinstance(self.held, HeldRows):
+            return self.held.frame
+        if everything or (not self.partition and arrived.height):
+            return self.held.all().sort(INDEX, maintain_order=True)
+        keys = arrived.select(self.partition)
+        _, first = group_codes(keys, self.partition)
+        return self.held.find(gather(keys, first)).sort(INDEX, maintain_order=True)
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
         if not self.ties:

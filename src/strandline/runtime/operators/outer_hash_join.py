@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.planner.physical.plan import MatchKind
+from strandline.planner.physical.plan import MatchKind, StreamForm
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
 from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
 from strandline.runtime.operators.base import Operator, Stateful, Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
-from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
+from strandline.runtime.state.segments import HashedLog, HeldRows, KeyedLog, SortedLog, State
 
 # The numbers of the elements of either side; they are columns of the pairs that the join below finds.
 LEFT, RIGHT = "@left", "@right"
@@ -29,7 +29,8 @@ class OuterHashJoinOperator(Operator):
 
     Law    left   snapshot(out, t) = snapshot(left, t) ⟕ snapshot(right, t), and so on for each kind
     State  what the inner join keeps; for a side whose unmatched elements matter, see `UnmatchedTracker`
-    Emits  pairs as the inner join does; an unmatched element up to the watermark
+    Emits  pairs as the inner join does; an unmatched element up to the watermark or, in the form of changes, without an
+           end until it is matched or ends
 
         left     a.......        right   ..b.....
         a        [=======)       b         [==)
@@ -46,6 +47,7 @@ class OuterHashJoinOperator(Operator):
         left: Schema,
         right: Schema,
         mark: Column | None = None,
+        form: StreamForm = "intervals",
     ) -> None:
         self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
@@ -54,9 +56,9 @@ class OuterHashJoinOperator(Operator):
         self.numbers = {LEFT: 0, RIGHT: 0}
         self.unmatched: dict[str, UnmatchedTracker] = {}
         if kind != "semi":
-            self.unmatched[LEFT] = UnmatchedTracker(left, LEFT)
+            self.unmatched[LEFT] = UnmatchedTracker(left, LEFT, form)
         if kind == "full":
-            self.unmatched[RIGHT] = UnmatchedTracker(right, RIGHT)
+            self.unmatched[RIGHT] = UnmatchedTracker(right, RIGHT, form)
         self.matched = DistinctOperator(numbered, identity=[LEFT])
         parts: dict[str, Stateful] = {"join": self.join, "matched": self.matched, **self.unmatched}
         self.logs = {f"{part}/{name}": log for part, inner in parts.items() for name, log in inner.logs.items()}
@@ -71,7 +73,7 @@ class OuterHashJoinOperator(Operator):
             once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
             frames.append(self._marked(once.frame.drop(LEFT), True))
         for name, unmatched in self.unmatched.items():
-            frames.append(self._marked(unmatched.step(arrived[name], pairs, watermark.time), False))
+            frames.append(self._marked(unmatched.step(arrived[name], pairs, watermark), False))
         return Batch(pl.concat(frames, how="diagonal", rechunk=True))  # columns of the other side are NULL
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
@@ -99,44 +101,76 @@ class OuterHashJoinOperator(Operator):
 class UnmatchedTracker(Stateful):
     """Unmatched elements of one side of a join.
 
-    State  open     elements without a match at the watermark: each batch emits an interval of them
+    State  open     elements without a match at the watermark. Each batch emits an interval of them; in the form of
+                    changes they are found by their number when a match comes
+           due      in the form of changes, the numbers of open elements by the instant at which they end
            asleep   matched elements, by the instant at which their last known match ends
            covers   matches that came while their element was asleep, found by its number when it wakes
     """
 
-    def __init__(self, schema: Schema, number: str) -> None:
+    def __init__(self, schema: Schema, number: str, form: StreamForm) -> None:
         self.payload = [column.id for column in schema]
         self.number = number
         self.shape = {**frame_schema(schema), number: pl.Int64(), SINCE: pl.Int64()}
         self.shape.pop(FROM)
         self.watermark: Instant = BEFORE_ALL
-        self.open = HeldRows(self.shape)
+        self.open = HeldRows(self.shape) if form == "intervals" else KeyedLog([number], self.shape)
+        self.due = SortedLog(UNTIL)
         self.asleep = SortedLog(SINCE)
         self.covers = HashedLog()
-        self.logs = {"open": self.open, "asleep": self.asleep, "covers": self.covers}
+        self.logs = {"open": self.open, "due": self.due, "asleep": self.asleep, "covers": self.covers}
 
-    def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, until: Instant) -> pl.DataFrame:
-        """The unmatched intervals up to `until`, given the pairs that begin before it."""
-        if until <= self.watermark:
-            return self.open.frame.head(0).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
+    def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, watermark: Watermark) -> pl.DataFrame:
+        """The unmatched intervals up to the watermark, given the pairs that begin before it."""
+        until, before = max(watermark.time, self.watermark), self.watermark
+        if until == before and not (watermark.announces and before > BEFORE_ALL):
+            return pl.DataFrame(schema=self.shape).select(*self.payload, pl.col(SINCE).alias(FROM), UNTIL)
         self.watermark = until
+        everything = watermark.announces or until == FOREVER
         woken = self.asleep.take_before(until)
         fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
-        frames = [self.open.frame, *woken, fresh]
-        elements = pl.concat(frames, rechunk=True).sort(self.number)
+        opened = self._look_up(pairs, until, everything)
+        elements = pl.concat([opened, *woken, fresh], rechunk=True).sort(self.number)
         ids: Index = elements.get_column(self.number).to_numpy()
         ends = times(elements, UNTIL)
         owner, start, end = self._covers(ids, woken, pairs)
         first = np.searchsorted(owner, np.arange(len(ids) + 1))
         limit = np.minimum(ends, until)
         owner_of, begin, stop, reach = gaps(first, start, end, times(elements, SINCE), limit)
-        unmatched_rows = gather(elements, owner_of).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
         goes_on = (ends > until) & (reach < ends)
-        elements = elements.with_columns(pl.Series(SINCE, np.maximum(reach, until)))
-        self.open.frame = elements.filter(pl.Series(goes_on & (reach <= until)))
-        self.asleep.append(elements.filter(pl.Series(goes_on & (reach > until))))
+        if isinstance(self.open, KeyedLog):
+            stays = goes_on[owner_of] & (stop == until)
+            shown = ~stays | (begin >= before) | everything
+            stop = np.where(stays, OPEN, stop)
+            owner_of, begin, stop = owner_of[shown], begin[shown], stop[shown]
+            # One that is unmatched from the watermark on is announced in the next slice: until then it is asleep.
+            is_open, since = goes_on & (reach < until), reach
+        else:
+            is_open, since = goes_on & (reach <= until), np.maximum(reach, until)
+        unmatched_rows = gather(elements, owner_of).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
+        elements = elements.with_columns(pl.Series(SINCE, since))
+        self._keep_open(opened, elements.filter(pl.Series(is_open)))
+        self.asleep.append(elements.filter(pl.Series(goes_on & ~is_open)))
         self._store_pairs(ids, pairs, until)
         return unmatched_rows.select(*self.payload, FROM, UNTIL)
+
+    def _look_up(self, pairs: pl.DataFrame, until: Instant, everything: bool) -> pl.DataFrame:
+        """The open elements that the slice concerns: those with a match, and those that end."""
+        if isinstance(self.open, HeldRows):
+            return self.open.frame
+        due = self.due.take_before(until)
+        if everything:
+            return self.open.all()
+        numbers = pl.concat([frame.select(self.number) for frame in (pairs, *due)])
+        return self.open.find(numbers.unique())
+
+    def _keep_open(self, before: pl.DataFrame, now: pl.DataFrame) -> None:
+        if isinstance(self.open, HeldRows):
+            self.open.frame = now
+            return
+        self.open.replace(before, now)
+        ends_later = now.filter(pl.col(UNTIL) < FOREVER).select(self.number, UNTIL)
+        self.due.append(ends_later.join(before.select(self.number), on=self.number, how="anti"))
 
     def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
         """Matched intervals of the elements with these numbers: position of the element, start and end, in order."""

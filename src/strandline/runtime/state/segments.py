@@ -16,14 +16,22 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import Instant
-from strandline.planner.compaction import FEW_VALID, LARGEST_MERGE_ROWS, TRIAL_PAIRS, merge_window
+from strandline.planner.compaction import (
+    FEW_VALID,
+    LARGEST_MERGE_ROWS,
+    TRIAL_PAIRS,
+    merge_window,
+    merge_window_of_versions,
+)
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
-from strandline.runtime.kernels.hashing import Hashes, same_payloads
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 
 _Derived = TypeVar("_Derived")
 
 HASH = "@hash"
+GONE = "@gone"
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
 
@@ -234,15 +242,8 @@ class FoldedLog(HashedLog):
 
     def _compact(self, after: Instant) -> None:
         """Merge all segments, as far as they may be merged in memory."""
-        end = len(self.segments)
-        while end > 0:
-            begin, rows = end - 1, self.segments[end - 1].rows
-            while begin > 0 and rows + self.segments[begin - 1].rows <= LARGEST_MERGE_ROWS:
-                begin -= 1
-                rows += self.segments[begin].rows
-            if end - begin > 1:
-                self._merge(slice(begin, end), after)
-            end = begin
+        for window in _largest_windows([segment.rows for segment in self.segments]):
+            self._merge(window, after)
         self.segments = [segment.with_facts(replaced=0) for segment in self.segments]
 
     def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
@@ -255,6 +256,133 @@ class FoldedLog(HashedLog):
         largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
         replaced = max(0, _count_replaced(parts) - int(same.sum()))
         return _hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
+
+
+class KeyedLog:
+    """Rows by key, any number of them, that are replaced together: by appending the new rows of the key, or a row that
+    marks it as gone. What a batch writes grows with the keys that it changes, not with those that are kept.
+
+    Law  the rows of a key are those of the newest segment that has the key
+
+    Obsolete rows leave when segments are merged; when most rows are obsolete, all segments are. Rows may have further
+    columns that others lack: these are NULL there.
+    """
+
+    def __init__(self, key: Sequence[str], schema: Mapping[str, pl.DataType]) -> None:
+        self.key = list(key)
+        self._empty = pl.DataFrame(schema=schema)
+        self.segments: list[Segment] = []
+
+    def all(self) -> pl.DataFrame:
+        """The rows of all keys."""
+        return self._without_marks(self._newest(self.segments)) if self.segments else self._empty
+
+    def find(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """The rows of some keys, each given once."""
+        hashes = hash_rows(keys, self.key)
+        left = np.argsort(hashes)  # the keys that were not found yet
+        found: list[pl.DataFrame] = []
+        for segment in reversed(self.segments):
+            there = np.zeros(len(left), dtype=np.bool_)
+            for rows, segment_rows in probe_segment(segment, hashes[left]):
+                if not len(rows):
+                    continue
+                part = gather(segment.frame, segment_rows)
+                if self.key:
+                    same = same_payloads(gather(keys.select(self.key), left[rows]), part.select(self.key))
+                    rows, part = rows[same], part.filter(pl.Series(same))
+                there[rows] = True
+                found.append(part)
+            left = left[~there]
+            if not len(left):
+                break
+        return self._without_marks(_stack(found)) if found else self._empty
+
+    def replace(self, old: pl.DataFrame, new: pl.DataFrame) -> None:
+        """Replace rows that were found, of some keys, by the rows that these and perhaps other keys have now."""
+        gone = self._without_rows(old, new)
+        obsolete = old.height + gone.height
+        live = sum(segment.rows - segment.facts["obsolete"] for segment in self.segments)
+        if live == old.height:  # all there is has changed
+            self.segments, gone, obsolete = [], gone.head(0), 0
+        frame = _stack([new, gone]) if gone.height else new
+        if not frame.height:
+            return
+        hashes, is_gone = hash_rows(frame, self.key), np.arange(frame.height) >= new.height
+        order = np.argsort(hashes, kind="stable")
+        sorted_rows = gather(frame, order).hstack([pl.Series(HASH, hashes[order]), pl.Series(GONE, is_gone[order])])
+        self.segments.append(Segment.of(sorted_rows, obsolete=obsolete))
+        while (window := merge_window_of_versions([segment.rows for segment in self.segments])) is not None:
+            self._merge(window)
+        if 2 * sum(segment.facts["obsolete"] for segment in self.segments) > sum(s.rows for s in self.segments):
+            self._compact()
+
+    def _without_rows(self, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
+        """The keys of `old`, each once, that are not among those of `new`."""
+        if not old.height or not self.key:
+            return old.head(0)  # without keys, what is not replaced is dropped
+        keys = _stack([_pick(new, self.key), _pick(old, self.key)])
+        _, first = group_codes(keys, self.key)
+        return gather(keys, first[first >= new.height])
+
+    def _compact(self) -> None:
+        """Merge all segments, as far as they may be merged in memory."""
+        for window in _largest_windows([segment.rows for segment in self.segments]):
+            self._merge(window)
+        self.segments = [segment.with_facts(obsolete=0) for segment in self.segments]
+
+    def _merge(self, window: slice) -> None:
+        parts = self.segments[window]
+        frame = self._newest(parts)
+        if window.start == 0:  # no older segment has a key that is gone
+            frame = frame.filter(~pl.col(GONE))
+        dropped = sum(part.rows for part in parts) - frame.height
+        obsolete = max(0, sum(part.facts["obsolete"] for part in parts) - dropped)
+        order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
+        self.segments[window] = [Segment.of(gather(frame, order), obsolete=obsolete)] if frame.height else []
+
+    def _newest(self, segments: Sequence[Segment]) -> pl.DataFrame:
+        """The rows that count of some neighbouring segments, with marks of keys that are gone."""
+        frame = _stack([segment.frame for segment in segments])
+        if len(segments) == 1:
+            return frame
+        codes, first = group_codes(frame, self.key)
+        number = np.repeat(np.arange(len(segments)), [segment.rows for segment in segments])
+        newest = np.zeros(len(first), np.int64)
+        np.maximum.at(newest, codes, number)
+        counts = number == newest[codes]
+        return frame if counts.all() else frame.filter(pl.Series(counts))
+
+    def _without_marks(self, frame: pl.DataFrame) -> pl.DataFrame:
+        is_gone = frame.get_column(GONE)
+        rows = frame.filter(~is_gone) if is_gone.any() else frame
+        return _pick(rows, [name for name in rows.columns if name not in (HASH, GONE)])
+
+
+def _pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of a frame. A `select` would be planned first, which takes longer than a few rows."""
+    return pl.DataFrame([frame.get_column(name) for name in columns])
+
+
+def _stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One frame after the other; columns that one of them lacks are NULL there."""
+    if len(frames) == 1:
+        return frames[0]
+    same = all(frame.columns == frames[0].columns for frame in frames)
+    return pl.concat(frames, how="vertical" if same else "diagonal", rechunk=True)
+
+
+def _largest_windows(rows: Sequence[int]) -> Iterator[slice]:
+    """Neighbours that may be merged in memory, the newest first."""
+    end = len(rows)
+    while end > 0:
+        begin, total = end - 1, rows[end - 1]
+        while begin > 0 and total + rows[begin - 1] <= LARGEST_MERGE_ROWS:
+            begin -= 1
+            total += rows[begin]
+        if end - begin > 1:
+            yield slice(begin, end)
+        end = begin
 
 
 def _count_replaced(segments: Sequence[Segment]) -> int:
