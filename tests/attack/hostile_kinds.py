@@ -88,8 +88,8 @@ def _use_name(name: str, place: str, inner: Path) -> int:
                 (query,) = start_script(database, script, inner / "out", None)
         assert query.await_end(30), "the query has not ended"
         query.stop()
-    files = [file for file in (inner / "out").rglob("*.parquet") if not {"_late", "_rejected"} & set(file.parts)]
-    return sum(pq.read_metadata(file).num_rows for file in files)
+    found = [file for file in (inner / "out").rglob("*.parquet") if not {"_late", "_rejected"} & set(file.parts)]
+    return sum(pq.read_metadata(file).num_rows for file in found if file.is_file())  # a query may be called a.parquet
 
 
 def name_things(group: str) -> Run:
