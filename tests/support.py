@@ -195,7 +195,7 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 @dataclass(frozen=True)
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
-    and the form of the output, for operators that have a choice.
+    and the form of the output, and whether it is computed by panes, for operators that have a choice.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -205,6 +205,7 @@ class Slicing:
     carry: Carry = "keep"
     backwards: bool = False
     form: StreamForm = "intervals"
+    panes: bool = False
 
 
 WHOLE = Slicing()
@@ -213,7 +214,7 @@ WHOLE = Slicing()
 def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
-    return st.builds(Slicing, cuts, carry, st.booleans(), st.sampled_from(get_args(StreamForm)))
+    return st.builds(Slicing, cuts, carry, st.booleans(), st.sampled_from(get_args(StreamForm)), st.booleans())
 
 
 def drive(

@@ -187,6 +187,8 @@ def aggregate_state(
     members = [call for call in calls if needs_members(call)]
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
+    if node.panes:
+        staying = min(staying, alive * max(1.0, first.uncut.length / stream.granule))
     candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
     changes = first.arriving * (2 if ends else 1)
     touched = alive / batch if node.form == "intervals" else keyed(changes, alive, batch, work)

@@ -79,6 +79,19 @@ def granule(plan: Plan) -> int | None:
             return math.gcd(*(item for item in granules if item is not None)) if None not in granules else None
 
 
+def end_together(plan: Plan) -> bool:
+    """True if elements end at a few instants only, many together: where a window slides, or where time is rounded."""
+    match plan:
+        case logical.Granularity():
+            return True
+        case logical.TimeWindow(range_us, slide_us, source):
+            return range_us is not None and (slide_us > 1 or granule(source) is not None)
+        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Union() | logical.Join():
+            return all(end_together(source) for source in sources(plan))
+        case _:
+            return False
+
+
 def keeps_arrival_order(plan: Plan) -> bool:
     """True if elements of one instant still come in the order in which they arrived."""
     return all(isinstance(node, logical.Scan | logical.Filter | logical.Map) for node in walk(plan))

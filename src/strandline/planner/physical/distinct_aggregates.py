@@ -5,13 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 
 from strandline.core.types import BIGINT, BOOLEAN, Column
+from strandline.functions.aggregates import needs_members
 from strandline.logical.expressions import AggregateCall, Call, ColumnRef, Expression, Literal
 from strandline.logical.plan import Aggregates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
 
 
-def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, never_expires: bool) -> Node:
+def has_sums(call: AggregateCall) -> bool:
+    """True if the elements of a group that end together may be kept as sums."""
+    return call.user is None and not needs_members(call)
+
+
+def sweep(
+    keys: tuple[str, ...], aggregates: Aggregates, source: Node, never_expires: bool
+) -> physical.IncrementalAggregate:
     """An aggregation; `never_expires` if no element of `source` ends.
 
     Duplicates of DISTINCT values are removed in a separate branch: a value may stay when the row that brought it
@@ -61,7 +69,7 @@ def sweep(keys: tuple[str, ...], aggregates: Aggregates, source: Node, never_exp
     return physical.IncrementalAggregate(keys, calls, physical.UnionAll(columns, tuple(branches)))
 
 
-def _sweep_first_values(keys: tuple[str, ...], aggregates: Aggregates, source: Node) -> Node:
+def _sweep_first_values(keys: tuple[str, ...], aggregates: Aggregates, source: Node) -> physical.IncrementalAggregate:
     once = _distinct_values(aggregates, source)
     marked = physical.FirstOccurrence(keys, tuple((column, column_id) for column_id, column in once.items()), source)
     calls = tuple((column, _rerouted(call, None, {}, once, {})) for column, call in aggregates)

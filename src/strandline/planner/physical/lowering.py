@@ -23,13 +23,19 @@ from strandline.logical.expressions import (
     reads_only,
 )
 from strandline.logical.plan import Plan
-from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order, never_expires
+from strandline.logical.properties.temporal import (
+    end_together,
+    granule,
+    is_chronon_stream,
+    keeps_arrival_order,
+    never_expires,
+)
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.distinct_aggregates import sweep
+from strandline.planner.physical.distinct_aggregates import has_sums, sweep
 from strandline.planner.physical.distribution import (
     Distribution,
     HashPartitioned,
@@ -175,6 +181,7 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Aggregate(keys, aggregates, source):
             built = _partitioned(_build(source), keys)
             node = sweep(keys, aggregates, built.node, never_expires(source))
+            node = replace(node, panes=end_together(source) and all(has_sums(call) for _, call in node.aggregates))
             return LoweredPlan(node, _restricted(built.where, frozenset(keys)) if keys else Single())
         case logical.Distinct(source):
             built = partition_by(_build(source), tuple(column.id for column in logical_schema(source)))
@@ -350,7 +357,8 @@ def _set_operation(plan: logical.SetOperation) -> LoweredPlan:
     node: Node = physical.UnionAll((*plan.columns, *marks), tuple(marked))
     counts = tuple(Column(f"{mark.id} copies", mark.name, BIGINT) for mark in marks)
     calls = (AggregateCall("count", ColumnRef(mark.id, BOOLEAN), BIGINT) for mark in marks)
-    node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node)
+    panes = end_together(plan.left) and end_together(plan.right)
+    node = physical.IncrementalAggregate(keys, tuple(zip(counts, calls, strict=True)), node, panes=panes)
     node = physical.Repeat(_multiplicity(plan.kind, *(ColumnRef(column.id, BIGINT) for column in counts)), node)
     return LoweredPlan(physical.Project(pass_on(plan.columns), node), left.where)
 

@@ -62,8 +62,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
             sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
             return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
-        case physical.IncrementalAggregate(keys, aggregates, _, form):
-            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{_show_form(form)}"
+        case physical.IncrementalAggregate(keys, aggregates, _, form, panes):
+            by_panes = ", by panes" if panes else ""
+            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
         case physical.Distinct():
             return "Distinct"
         case physical.FirstOccurrence(keys, values, _):

@@ -178,13 +178,15 @@ class OuterHashJoin:
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAggregate:
-    """Aggregate by sweeping over the instants at which something changes."""
+    """Aggregate by sweeping over the instants at which something changes; where many elements end at the same instants,
+    by `panes`: the state has the sums of those of a group that end together, not the elements."""
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
     aggregates: Aggregates
     source: Node
     form: StreamForm = "intervals"
+    panes: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,7 +24,7 @@ from strandline.runtime.kernels.variance import mask_unsquarable, squarable_valu
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
-from strandline.runtime.state.segments import HeldRows, KeyedLog, SortedLog
+from strandline.runtime.state.segments import HeldRows, KeyedLog, SortedLog, SummedLog, add_up, stack
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -61,7 +62,8 @@ class IncrementalAggregateOperator(Operator):
            elements that have not ended, in order of their end, for taking them out again; of those the few that can
            still be a MIN or MAX. Ordered-set aggregates, as percentiles, read all of them in every slice
     Emits  for each group the interval between two changes, and the one up to the watermark; in the form of changes, the
-           last one without its end. Then only groups that change are looked at, and their state is found by key
+           last one without its end. Then only groups that change are looked at, and their state is found by key.
+           By panes, the state has the sums of the elements of a group that end together instead of these elements
 
         in       a......         COUNT
         1        [====)          1  [=)   [==)
@@ -74,6 +76,7 @@ class IncrementalAggregateOperator(Operator):
         aggregates: tuple[tuple[Column, AggregateCall], ...],
         source: Schema,
         form: StreamForm = "intervals",
+        panes: bool = False,
     ) -> None:
         self.keys = list(keys)
         self.aggregates = aggregates
@@ -86,7 +89,7 @@ class IncrementalAggregateOperator(Operator):
         self.needs_members = any(needs_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.watermark: Instant = BEFORE_ALL
-        self.valid = SortedLog(UNTIL)
+        self.valid = SummedLog(UNTIL, keys) if panes else SortedLog(UNTIL)
         key_types = {key: self.stored[key] for key in keys}
         self.totals = self._log(key_types, form)
         extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
@@ -110,7 +113,7 @@ class IncrementalAggregateOperator(Operator):
         before, self.watermark = self.watermark, watermark.time
         arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
         leaving = self.valid.take_before(watermark.time)
-        ended = pl.concat([f.select([*self.stored, UNTIL]) for f in leaving]) if leaving else arrived.head(0).drop(FROM)
+        ended = stack(leaving) if leaving else arrived.head(0).drop(FROM)
         staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.needs_members else []
         everything = watermark.announces or watermark.time == FOREVER
         changed = pl.concat([arrived.select(self.keys), ended.select(self.keys)])
@@ -179,9 +182,9 @@ class IncrementalAggregateOperator(Operator):
         if not len(line.code):
             return Batch.empty(self.output)
 
-        ends_later = ~over & ((ends < FOREVER) | self.needs_members)
-        self.valid.append(arrived.filter(pl.Series(ends_later)).drop(FROM))
-        sums = self._totals(line, events, carried, arrived, ended)
+        entering = self._deltas(arrived)
+        self._keep_valid(arrived, entering, ~over & ((ends < FOREVER) | self.needs_members))
+        sums = self._totals(line, events, carried, entering, self._deltas(ended))
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
@@ -212,37 +215,69 @@ class IncrementalAggregateOperator(Operator):
         frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, until[exists])])
         return Batch(frame.select(list(frame_schema(self.output))))
 
+    def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
+        """The change of each total by elements, or by sums of elements; a number of values only where it is not that of
+        the rows."""
+        if ROWS in frame.columns:
+            names = [name for name in frame.columns if name not in self.keys and name != UNTIL]
+            return {name: frame.get_column(name).fill_null(0).to_numpy() for name in names}
+        deltas: dict[str, Index] = {ROWS: np.ones(frame.height, np.int64)}
+        for name in self.counted:
+            if frame[name].null_count():
+                deltas[VALUES + name] = _present(frame[name])
+
+        def add_limbs(prefix: str, limbs: Limbs) -> None:
+            deltas.update({prefix + limb: values for limb, values in limbs.items()})
+
+        for name in self.summed:
+            add_limbs(f"{LIMB}{name}:", to_limbs(frame[name]))
+        for name in self.dispersed:
+            values = squarable_values(frame[name])
+            add_limbs(f"{NUMBER}{name}:", to_limbs(values))
+            add_limbs(f"{SQUARE}{name}:", squares(values))
+            deltas[ODD + name] = mask_unsquarable(frame[name])
+        return deltas
+
+    def _keep_valid(self, arrived: pl.DataFrame, entering: Mapping[str, Index], ends_later: Mask) -> None:
+        """Keep elements that end after the slice, to take them out again: as they are, or their sums."""
+        later = arrived.filter(pl.Series(ends_later)).drop(FROM)
+        if not isinstance(self.valid, SummedLog):
+            self.valid.append(later)
+            return
+        counts = {VALUES + name: entering[ROWS] for name in self.counted}
+        sums = [pl.Series(name, values[ends_later]) for name, values in {**counts, **entering}.items()]
+        frame = pl.DataFrame([*later.select(*self.keys, UNTIL).get_columns(), *sums])
+        self.valid.append(add_up(frame, [*self.keys, UNTIL]))
+
     def _totals(
-        self, line: Timeline, events: _Events, carried: pl.DataFrame, arrived: pl.DataFrame, ended: pl.DataFrame
+        self,
+        line: Timeline,
+        events: _Events,
+        carried: pl.DataFrame,
+        entering: Mapping[str, Index],
+        leaving: Mapping[str, Index],
     ) -> dict[str, Index]:
         """Every running total after each run."""
         sums: dict[str, Index] = {}
 
-        def track(name: str, entering: Index, leaving: Index) -> None:
+        def track(name: str, missing: str | None = None) -> None:
             start = carried[name].to_numpy() if name in carried.columns else np.zeros(carried.height, np.int64)
-            sums[name] = line.totals(events.changes(start, entering, leaving))
+            came, went = (
+                deltas[name] if name in deltas else deltas[missing] if missing else np.zeros_like(deltas[ROWS])
+                for deltas in (entering, leaving)
+            )
+            sums[name] = line.totals(events.changes(start, came, went))
 
-        track(ROWS, np.ones(arrived.height, np.int64), np.ones(ended.height, np.int64))
+        track(ROWS)
         for name in self.counted:
-            if arrived[name].null_count() or ended[name].null_count() or _counts_differ(carried, VALUES + name):
-                track(VALUES + name, _present(arrived[name]), _present(ended[name]))
+            counts = VALUES + name
+            if counts in entering or counts in leaving or _counts_differ(carried, counts):
+                track(counts, missing=ROWS)
             else:
-                sums[VALUES + name] = sums[ROWS]
-
-        def track_limbs(prefix: str, entering: Limbs, leaving: Limbs) -> None:
-            carried_limbs = {c[len(prefix) :] for c in carried.columns if c.startswith(prefix)}
-            zero = np.zeros(max(arrived.height, ended.height), np.int64)
-            for limb in sorted(carried_limbs | set(entering) | set(leaving)):
-                came, went = entering.get(limb, zero[: arrived.height]), leaving.get(limb, zero[: ended.height])
-                track(prefix + limb, came, went)
-
-        for name in self.summed:
-            track_limbs(f"{LIMB}{name}:", to_limbs(arrived[name]), to_limbs(ended[name]))
-        for name in self.dispersed:
-            entering, leaving = squarable_values(arrived[name]), squarable_values(ended[name])
-            track_limbs(f"{NUMBER}{name}:", to_limbs(entering), to_limbs(leaving))
-            track_limbs(f"{SQUARE}{name}:", squares(entering), squares(leaving))
-            track(ODD + name, mask_unsquarable(arrived[name]), mask_unsquarable(ended[name]))
+                sums[counts] = sums[ROWS]
+        for name in sorted({*carried.columns, *entering, *leaving}):
+            if name.startswith((LIMB, NUMBER, SQUARE, ODD)):
+                track(name)
         return sums
 
     def _columns(

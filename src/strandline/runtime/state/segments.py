@@ -147,13 +147,43 @@ class SortedLog:
 
     def _merge(self, window: slice) -> None:
         parts = [s.frame.slice(s.facts["consumed"]) for s in self.segments[window]]
-        self.segments[window] = [self._run(pl.concat(parts, rechunk=True))]
+        self.segments[window] = [self._run(self._fold(stack(parts)))]
+
+    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The rows that are left of some that are merged."""
+        return frame
 
     def _run(self, frame: pl.DataFrame) -> Segment:
         due = times(frame, self.order)
         if not is_sorted(due):
             frame = gather(frame, np.argsort(due, kind="stable"))
         return Segment.of(frame, consumed=0, next=int(due.min()))
+
+
+class SummedLog(SortedLog):
+    """Sums by key and time: those of one key and time are added up when runs are merged."""
+
+    def __init__(self, order: str, key: Sequence[str]) -> None:
+        super().__init__(order)
+        self.key = list(key)
+
+    def _fold(self, frame: pl.DataFrame) -> pl.DataFrame:
+        return add_up(frame, [*self.key, self.order])
+
+
+def add_up(frame: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """A row per key with the sums of the other columns, whole numbers; NULL is nothing."""
+    codes, first = group_codes(frame, key)
+    if len(first) == frame.height:
+        return frame
+    order = np.argsort(codes, kind="stable")
+    begins = np.searchsorted(codes[order], np.arange(len(first)))
+    sums = [
+        pl.Series(column.name, np.add.reduceat(column.fill_null(0).to_numpy()[order], begins))
+        for column in frame.get_columns()
+        if column.name not in key
+    ]
+    return pl.DataFrame([*gather(pick(frame, key), first).get_columns(), *sums]).select(frame.columns)
 
 
 class HeldRows:
@@ -296,7 +326,7 @@ class KeyedLog:
             left = left[~there]
             if not len(left):
                 break
-        return self._without_marks(_stack(found)) if found else self._empty
+        return self._without_marks(stack(found)) if found else self._empty
 
     def replace(self, old: pl.DataFrame, new: pl.DataFrame) -> None:
         """Replace rows that were found, of some keys, by the rows that these and perhaps other keys have now."""
@@ -305,7 +335,7 @@ class KeyedLog:
         live = sum(segment.rows - segment.facts["obsolete"] for segment in self.segments)
         if live == old.height:  # all there is has changed
             self.segments, gone, obsolete = [], gone.head(0), 0
-        frame = _stack([new, gone]) if gone.height else new
+        frame = stack([new, gone]) if gone.height else new
         if not frame.height:
             return
         hashes, is_gone = hash_rows(frame, self.key), np.arange(frame.height) >= new.height
@@ -321,7 +351,7 @@ class KeyedLog:
         """The keys of `old`, each once, that are not among those of `new`."""
         if not old.height or not self.key:
             return old.head(0)  # without keys, what is not replaced is dropped
-        keys = _stack([_pick(new, self.key), _pick(old, self.key)])
+        keys = stack([pick(new, self.key), pick(old, self.key)])
         _, first = group_codes(keys, self.key)
         return gather(keys, first[first >= new.height])
 
@@ -343,7 +373,7 @@ class KeyedLog:
 
     def _newest(self, segments: Sequence[Segment]) -> pl.DataFrame:
         """The rows that count of some neighbouring segments, with marks of keys that are gone."""
-        frame = _stack([segment.frame for segment in segments])
+        frame = stack([segment.frame for segment in segments])
         if len(segments) == 1:
             return frame
         codes, first = group_codes(frame, self.key)
@@ -356,15 +386,15 @@ class KeyedLog:
     def _without_marks(self, frame: pl.DataFrame) -> pl.DataFrame:
         is_gone = frame.get_column(GONE)
         rows = frame.filter(~is_gone) if is_gone.any() else frame
-        return _pick(rows, [name for name in rows.columns if name not in (HASH, GONE)])
+        return pick(rows, [name for name in rows.columns if name not in (HASH, GONE)])
 
 
-def _pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """Some columns of a frame. A `select` would be planned first, which takes longer than a few rows."""
     return pl.DataFrame([frame.get_column(name) for name in columns])
 
 
-def _stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """One frame after the other; columns that one of them lacks are NULL there."""
     if len(frames) == 1:
         return frames[0]
