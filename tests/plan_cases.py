@@ -180,7 +180,9 @@ def plan_queries(case: Case) -> PlannedPipeline:
         shedding |= {name} if isinstance(statement, ast.QueryWithShedding) else set()
         bound[name] = bind_query(query, catalog)
     limits = dict.fromkeys(shedding, CAPACITY)
-    inputs = PlanningInputs(streams, catalog.statistics(), load_prices(), BUCKETS, limits, frozenset(shedding))
+    inputs = PlanningInputs(
+        streams, catalog.statistics(), load_prices(), BUCKETS, limits, frozenset(shedding), frozenset(bound)
+    )
     return plan(bound, inputs)
 
 

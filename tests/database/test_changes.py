@@ -79,6 +79,34 @@ def test_an_element_is_announced_once_and_ended_once(name: str) -> None:
         assert [row[VALID_FROM].replace(tzinfo=None) for row in ended] == [START] * changes
 
 
+CUT = {
+    "top-k": "SELECT k, v FROM s WINDOW(RANGE 1 HOUR) ORDER BY v DESC LIMIT 5",
+    "session": "SELECT k, v FROM s WINDOW(PARTITION BY k SESSION 1 HOUR)",
+    "join with counts": "SELECT a.k, n FROM s WINDOW(RANGE 1 HOUR) a JOIN "
+    "(SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 HOUR) GROUP BY k) c ON a.k = c.k",
+    "largest count": "SELECT MAX(n) AS m FROM (SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 HOUR) GROUP BY k) c",
+}
+
+
+@pytest.mark.parametrize("name", CUT)
+def test_where_operators_cut_elements_what_goes_on_is_not_sent_again(name: str) -> None:
+    sent: list[pa.Table] = []
+    with sl.connect(engine="local") as db:
+        db.sql(STREAMS)
+        query = db.sql(CUT[name], name="q", sink=sl.Callback(lambda _, table: sent.append(table)))
+        db.append("s", rows(0, *((k, k) for k in range(KEYS))))
+        advance(db, query, 1)
+        announced = sum(table.num_rows for table in sent)
+        assert announced == {"top-k": 5, "largest count": 1}.get(name, KEYS)
+        sent.clear()
+        for number in range(10):
+            advance(db, query, 2 + number)
+        assert sent == [], "where nothing changes, nothing is sent"
+        db.append("s", rows(20, (KEYS - 1, KEYS)))
+        advance(db, query, 30)
+        assert 1 <= sum(table.num_rows for table in sent) <= 4
+
+
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_result_in_memory_is_complete_up_to_the_watermark(name: str) -> None:
     """The same as the result of a sink that gets whole intervals, at every step and at the end."""

@@ -22,6 +22,7 @@ from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
+from strandline.runtime.operators.coalesce import CoalesceOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
@@ -71,6 +72,8 @@ def operator_for(node: Node) -> Operator:
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes)
         case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
+        case physical.Coalesce(source):
+            return CoalesceOperator(physical.schema(source))
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):

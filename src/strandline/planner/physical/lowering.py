@@ -56,6 +56,7 @@ from strandline.planner.physical.plan import (
     Pipeline,
     QueryPlan,
     StreamForm,
+    is_cut,
     schema,
     sources,
     with_sources,
@@ -80,7 +81,8 @@ def lower(
     sink takes. `first` is the number of fragments of the queries before it in the pipeline."""
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
     if form == "changes" and not sheds:
-        built = replace(built, node=_as_changes(built.node))
+        node = _as_changes(built.node)
+        built = replace(built, node=physical.Coalesce(built.node) if is_cut(node) else node)
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)

@@ -67,6 +67,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
         case physical.Distinct():
             return "Distinct"
+        case physical.Coalesce():
+            return "Coalesce, as changes"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -128,6 +130,8 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
+        case physical.Coalesce():
+            return first.as_sent("changes", batch, first.uncut)
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -176,6 +180,9 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
+        case physical.Coalesce():
+            rows = first.stream.valid
+            work["touched"] = rows / batch
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.

@@ -198,6 +198,14 @@ class Distinct:
 
 
 @dataclass(frozen=True, slots=True)
+class Coalesce:
+    """Adjacent elements of equal payload as one, in the form of changes."""
+
+    tag: ClassVar[str] = "Coalesce"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOccurrence:
     """Each element with copies of some values that are NULL except at their first occurrence for these keys: among
     elements that never end, those are the DISTINCT values."""
@@ -264,7 +272,7 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
 
@@ -338,6 +346,19 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     """True if no element of a query's result is emitted in several intervals, whatever the batches."""
     roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
+
+
+def is_cut(node: Node) -> bool:
+    """True if elements of the output may be cut at the watermark, and go on in the next slice."""
+    match node:
+        case TopK() | Rank() | SessionWindow():
+            return True
+        case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
+            return True
+        case Input() | Coalesce() | ChangeStream() | InsertStream():
+            return False
+        case _:
+            return any(is_cut(source) for source in sources(node))
 
 
 def numbered(root: Node) -> list[Node]:
