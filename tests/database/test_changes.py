@@ -44,16 +44,18 @@ def rows(at: float, *pairs: tuple[int, int]) -> pa.Table:
 
 
 def advance(db: Database, query: Query, to: float) -> None:
-    """Let both streams be complete up to a time, and wait until the result is."""
-    for stream in ("s", "o"):
-        db.advance(stream, START + timedelta(seconds=to))
-    end = time.monotonic() + 30
-    while (reached := query.metrics()["progress"]) is None or reached.replace(tzinfo=None) < START + timedelta(
-        seconds=to
-    ):
-        assert time.monotonic() < end, f"the result is complete up to {reached} only"
-        query.check()
-        time.sleep(0.01)
+    """Let both streams be complete up to a time, and wait until the result is, and its sink has it."""
+    for moment in (
+        START + timedelta(seconds=to),
+        START + timedelta(seconds=to + 0.001),
+    ):  # then the batch before is done
+        for stream in ("s", "o"):
+            db.advance(stream, moment)
+        end = time.monotonic() + 30
+        while (reached := query.metrics()["progress"]) is None or reached.replace(tzinfo=None) < moment:
+            assert time.monotonic() < end, f"the result is complete up to {reached} only"
+            query.check()
+            time.sleep(0.01)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -117,10 +119,10 @@ def test_a_result_in_memory_is_complete_up_to_the_watermark(name: str) -> None:
             db.append("s", rows(number, (number % 3, number), (number % 2, number)))
             if number % 4 == 1:
                 db.append("o", rows(number, (number % 3, 0)))
-            advance(db, query, number + 1)
+            advance(db, query, number + 0.9)
             at = START + timedelta(seconds=number, milliseconds=500)
             elements = query.results().to_pylist()
-            until = START + timedelta(seconds=number + 1)
+            until = START + timedelta(seconds=number + 0.9)
             assert all(row[VALID_UNTIL] is None or row[VALID_FROM] < row[VALID_UNTIL] for row in elements)
             valid = [row for row in elements if _is_valid(row, at)]
             assert Counter(map(_payload, valid)) == Counter(map(_payload, query.snapshot(at).to_pylist()))

@@ -80,7 +80,7 @@ def lower(
     """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `form` is what its
     sink takes. `first` is the number of fragments of the queries before it in the pipeline."""
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
-    if form == "changes" and not sheds:
+    if form == "changes" and not sheds and not is_chronon_stream(plan):
         node = _as_changes(built.node)
         built = replace(built, node=physical.Coalesce(built.node) if is_cut(node) else node)
     if sheds:
