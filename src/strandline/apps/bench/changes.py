@@ -32,18 +32,20 @@ STREAMS: Final = (GeneratedStream("a", 1, {"k": 1}), GeneratedStream("b", 1, {"k
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class OpenQuery:
     """A query, and the stream whose rows change its result."""
 
     query: str
     changed_by: str = "a"
 
 
-SHAPES: Final[dict[str, Shape]] = {
-    "GROUP BY, RANGE": Shape("SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a WINDOW(RANGE 1 HOUR) GROUP BY k"),
-    "GROUP BY, UNBOUNDED": Shape("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE UNBOUNDED) GROUP BY k"),
-    "PARTITION BY, ROWS 1": Shape("SELECT k, v FROM a WINDOW(PARTITION BY k ROWS 1)"),
-    "anti join": Shape("SELECT k, v FROM a WINDOW(RANGE 1 HOUR) ANTI JOIN b WINDOW(RANGE 1 HOUR) ON a.k = b.k", "b"),
+SHAPES: Final[dict[str, OpenQuery]] = {
+    "GROUP BY, RANGE": OpenQuery("SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a WINDOW(RANGE 1 HOUR) GROUP BY k"),
+    "GROUP BY, UNBOUNDED": OpenQuery("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE UNBOUNDED) GROUP BY k"),
+    "PARTITION BY, ROWS 1": OpenQuery("SELECT k, v FROM a WINDOW(PARTITION BY k ROWS 1)"),
+    "anti join": OpenQuery(
+        "SELECT k, v FROM a WINDOW(RANGE 1 HOUR) ANTI JOIN b WINDOW(RANGE 1 HOUR) ON a.k = b.k", "b"
+    ),
 }
 
 
@@ -53,7 +55,7 @@ def _rows(keys: list[int] | range, at: int) -> pl.DataFrame:
     return frame.with_columns(pl.col("t").cast(pl.Datetime("us")))
 
 
-def measure(shape: Shape, elements: int, form: StreamForm) -> Figures:
+def measure(shape: OpenQuery, elements: int, form: StreamForm) -> Figures:
     """Milliseconds of CPU, rows sent and rows of state written per batch, with so many open elements."""
     plan = optimize(bound(shape.query, STREAMS))
     run = TimedRun(lower("q", plan, [made.stream for made in STREAMS], shards=1, form=form))
