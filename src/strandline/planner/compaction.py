@@ -25,6 +25,8 @@ LARGEST_MERGE_ROWS = 2_000_000
 # key and time.
 TRIAL_PAIRS = 2**16
 FEW_VALID = 8
+# To find a row of a keyed log by its key and to replace it takes as long as to read and write so many in a row.
+LOOK_UP_COST = 4
 
 _CHANCE: Final = 0.02  # of a batch
 _MAX_BATCHES: Final = 64  # of a validity that are simulated; a longer one is simulated in longer batches

@@ -120,8 +120,6 @@ class IncrementalAggregateOperator(Operator):
         is_idle = not arrived.height and not ended.height
         carried, *candidates = self._look_up(changed, everything=everything, is_idle=is_idle)
         held = dict(zip(self.candidates, candidates, strict=True))
-        if SINCE not in carried.columns:
-            carried = carried.with_columns(pl.lit(before).alias(SINCE))
         staying_rows = pl.concat([ended.head(0).drop(UNTIL), *staying])
         return self._sweep(carried, held, arrived, ended, staying_rows, before, watermark)
 
@@ -134,8 +132,7 @@ class IncrementalAggregateOperator(Operator):
         if everything or not self.keys:
             totals, *candidates = [log.all() if everything or not is_idle else log.all().head(0) for log in keyed]
         else:
-            _, first = group_codes(changed, self.keys)
-            totals, *candidates = [log.find(gather(changed, first)) for log in keyed]
+            totals, *candidates = [log.find(changed) for log in keyed]
         counts = [name for name in totals.columns if name.startswith((VALUES, LIMB, NUMBER, SQUARE, ODD))]
         if any(totals.get_column(name).null_count() for name in counts):  # other groups have had larger sums
             totals = totals.with_columns(pl.col(counts).fill_null(0))
@@ -168,10 +165,12 @@ class IncrementalAggregateOperator(Operator):
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
 
+        keyed = isinstance(self.totals, KeyedLog)
         begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
         origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
         events = _Events(
-            carried=(at_carried, times(carried, SINCE)),
+            # Groups that were sent as changes began earlier, each at its time; here it is enough that they come first.
+            carried=(at_carried, np.full(carried.height, max(before - keyed, BEFORE_ALL))),
             entering=(at_arrived, times(arrived, FROM)),
             leaving=(at_ended, times(ended, UNTIL)),
             over=over,
@@ -207,13 +206,20 @@ class IncrementalAggregateOperator(Operator):
         if representative is not None:
             payload = gather(groups, representative[line.code[exists]])
             columns = [*payload.get_columns(), *columns]
-        self._carry(here, folds, groups, representative)
-        until = line.until
-        if isinstance(self.totals, KeyedLog) and watermark.time < FOREVER:
-            until = until.copy()
-            until[line.last] = OPEN
-        frame = pl.DataFrame([*columns, pl.Series(FROM, line.time[exists]), pl.Series(UNTIL, until[exists])])
-        return Batch(frame.select(list(frame_schema(self.output))))
+        since, is_open = line.time, np.zeros(len(line.time), np.bool_)
+        if keyed and carried.height:
+            began = np.empty(len(line.last), np.int64)
+            began[at_carried] = times(carried, SINCE)
+            since = np.where(since < before, began[line.code], since)
+        if keyed and watermark.time < FOREVER:
+            is_open[line.last] = True
+        self._carry(here, since, folds, groups, representative)
+        start, until = since[exists], np.where(is_open, OPEN, line.until)[exists]
+        frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
+        batch = Batch(frame.select(list(frame_schema(self.output))))
+        if watermark.announces:
+            return batch
+        return batch.keep((start >= before) | (until != OPEN))  # what stays open was sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
         """The change of each total by elements, or by sums of elements; a number of values only where it is not that of
@@ -365,14 +371,16 @@ class IncrementalAggregateOperator(Operator):
         epochs = GroupEpochs.of(line.code, counts)
         return _Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
 
-    def _carry(self, here: _Slice, folds: dict[str, _Fold], groups: pl.DataFrame, first: Index | None) -> None:
-        """Keep the totals at the end of the slice for the groups that live on."""
+    def _carry(
+        self, here: _Slice, since: Times, folds: dict[str, _Fold], groups: pl.DataFrame, first: Index | None
+    ) -> None:
+        """Keep the totals at the end of the slice for the groups that live on; `since` is when each run began."""
         ends = here.line.last  # every group has an event, so every one has a run
         if first is not None:
             ends = ends[here.sums[ROWS][ends] > 0]
         columns = [pl.Series(name, values[ends]) for name, values in here.sums.items()]
         if isinstance(self.totals, KeyedLog):
-            columns.append(pl.Series(SINCE, here.line.time[ends]))
+            columns.append(pl.Series(SINCE, since[ends]))
         for name, fold in folds.items():
             columns += fold.columns(name, ends)
         if first is not None:

@@ -10,7 +10,7 @@ from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, frame_schema, gather, times
-from strandline.runtime.kernels.grouping import group_codes, in_groups
+from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows, KeyedLog
@@ -47,7 +47,7 @@ class CountWindowOperator(Operator):
         self.ties = tuple(SortKey(ColumnRef(c.id, c.type)) for c in schema) if by_value else ()
         self.watermark: Instant = BEFORE_ALL
         columns = {**frame_schema(schema), INDEX: pl.Int64()}
-        self.held = HeldRows(columns) if form == "intervals" else KeyedLog(partition, columns)
+        self.held = HeldRows(columns) if form == "intervals" else KeyedLog(partition, columns, rows)
         self.logs = {"held": self.held}
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
@@ -82,10 +82,8 @@ class CountWindowOperator(Operator):
         if isinstance(self.held, HeldRows):
             return self.held.frame
         if everything or (not self.partition and arrived.height):
-            return self.held.all().sort(INDEX, maintain_order=True)
-        keys = arrived.select(self.partition)
-        _, first = group_codes(keys, self.partition)
-        return self.held.find(gather(keys, first)).sort(INDEX, maintain_order=True)
+            return self.held.all()
+        return self.held.find(arrived.select(self.partition))
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
         if not self.ties:

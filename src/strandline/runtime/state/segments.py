@@ -19,6 +19,7 @@ from strandline.core.temporal import Instant
 from strandline.planner.compaction import (
     FEW_VALID,
     LARGEST_MERGE_ROWS,
+    LOOK_UP_COST,
     TRIAL_PAIRS,
     merge_window,
     merge_window_of_versions,
@@ -295,32 +296,49 @@ class KeyedLog:
     Law  the rows of a key are those of the newest segment that has the key
 
     Obsolete rows leave when segments are merged; when most rows are obsolete, all segments are. Rows may have further
-    columns that others lack: these are NULL there.
+    columns that others lack: these are NULL there. Keys are hashed when they are looked up for the first time.
     """
 
-    def __init__(self, key: Sequence[str], schema: Mapping[str, pl.DataType]) -> None:
-        self.key = list(key)
+    def __init__(self, key: Sequence[str], schema: Mapping[str, pl.DataType], rows_per_key: int = 1) -> None:
+        """`rows_per_key` is about how many a key has."""
+        self.key, self.rows_per_key = list(key), rows_per_key
         self._empty = pl.DataFrame(schema=schema)
         self.segments: list[Segment] = []
+
+    @property
+    def rows(self) -> int:
+        """How many rows count."""
+        return sum(segment.rows - segment.facts["obsolete"] for segment in self.segments)
 
     def all(self) -> pl.DataFrame:
         """The rows of all keys."""
         return self._without_marks(self._newest(self.segments)) if self.segments else self._empty
 
     def find(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """The rows of some keys, each given once."""
+        """The rows of some keys. Where that may be a large part of the log, all rows: looking up one is several times
+        the work of reading it."""
+        if not keys.height:
+            return self._empty
+        if keys.height >= self.rows:
+            return self.all()
+        _, first = group_codes(keys, self.key)
+        if LOOK_UP_COST * len(first) * self.rows_per_key >= self.rows:
+            return self.all()
+        keys = gather(keys, first)
         hashes = hash_rows(keys, self.key)
         left = np.argsort(hashes)  # the keys that were not found yet
         found: list[pl.DataFrame] = []
         for segment in reversed(self.segments):
             there = np.zeros(len(left), dtype=np.bool_)
-            for rows, segment_rows in probe_segment(segment, hashes[left]):
+            order, stored, table, shift = segment.stored.derive("keys", self._table)
+            begin = 0
+            while begin < len(left):
+                rows, places, begin = matches(hashes[left], stored, table, shift, begin, PAIRS_AT_ONCE)
                 if not len(rows):
                     continue
-                part = gather(segment.frame, segment_rows)
-                if self.key:
-                    same = same_payloads(gather(keys.select(self.key), left[rows]), part.select(self.key))
-                    rows, part = rows[same], part.filter(pl.Series(same))
+                part = gather(segment.frame, order[places])
+                same = same_payloads(gather(pick(keys, self.key), left[rows]), pick(part, self.key))
+                rows, part = rows[same], part.filter(pl.Series(same))
                 there[rows] = True
                 found.append(part)
             left = left[~there]
@@ -330,27 +348,28 @@ class KeyedLog:
 
     def replace(self, old: pl.DataFrame, new: pl.DataFrame) -> None:
         """Replace rows that were found, of some keys, by the rows that these and perhaps other keys have now."""
-        gone = self._without_rows(old, new)
-        obsolete = old.height + gone.height
-        live = sum(segment.rows - segment.facts["obsolete"] for segment in self.segments)
-        if live == old.height:  # all there is has changed
-            self.segments, gone, obsolete = [], gone.head(0), 0
-        frame = stack([new, gone]) if gone.height else new
-        if not frame.height:
+        if old.height == self.rows:  # all there is has changed
+            self.segments = [Segment.of(_marked(new), obsolete=0)] if new.height else []
             return
-        hashes, is_gone = hash_rows(frame, self.key), np.arange(frame.height) >= new.height
-        order = np.argsort(hashes, kind="stable")
-        sorted_rows = gather(frame, order).hstack([pl.Series(HASH, hashes[order]), pl.Series(GONE, is_gone[order])])
-        self.segments.append(Segment.of(sorted_rows, obsolete=obsolete))
+        gone = self._without_rows(old, new)
+        frame = stack([_marked(new), _marked(gone, True)]) if gone.height else _marked(new)
+        if frame.height:
+            self.segments.append(Segment.of(frame, obsolete=old.height + gone.height))
         while (window := merge_window_of_versions([segment.rows for segment in self.segments])) is not None:
             self._merge(window)
         if 2 * sum(segment.facts["obsolete"] for segment in self.segments) > sum(s.rows for s in self.segments):
             self._compact()
 
+    def _table(self, frame: pl.DataFrame) -> tuple[Index, Hashes, npt.NDArray[np.uint32], np.uint64]:
+        """The rows by the hash of their key, and where to find a hash."""
+        hashes = hash_rows(frame, self.key)
+        order = np.argsort(hashes, kind="stable")
+        return order, *_hash_table(hashes[order])
+
     def _without_rows(self, old: pl.DataFrame, new: pl.DataFrame) -> pl.DataFrame:
         """The keys of `old`, each once, that are not among those of `new`."""
-        if not old.height or not self.key:
-            return old.head(0)  # without keys, what is not replaced is dropped
+        if not old.height:
+            return old
         keys = stack([pick(new, self.key), pick(old, self.key)])
         _, first = group_codes(keys, self.key)
         return gather(keys, first[first >= new.height])
@@ -368,8 +387,7 @@ class KeyedLog:
             frame = frame.filter(~pl.col(GONE))
         dropped = sum(part.rows for part in parts) - frame.height
         obsolete = max(0, sum(part.facts["obsolete"] for part in parts) - dropped)
-        order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
-        self.segments[window] = [Segment.of(gather(frame, order), obsolete=obsolete)] if frame.height else []
+        self.segments[window] = [Segment.of(frame, obsolete=obsolete)] if frame.height else []
 
     def _newest(self, segments: Sequence[Segment]) -> pl.DataFrame:
         """The rows that count of some neighbouring segments, with marks of keys that are gone."""
@@ -386,7 +404,12 @@ class KeyedLog:
     def _without_marks(self, frame: pl.DataFrame) -> pl.DataFrame:
         is_gone = frame.get_column(GONE)
         rows = frame.filter(~is_gone) if is_gone.any() else frame
-        return pick(rows, [name for name in rows.columns if name not in (HASH, GONE)])
+        return pick(rows, [name for name in rows.columns if name != GONE])
+
+
+def _marked(frame: pl.DataFrame, gone: bool = False) -> pl.DataFrame:
+    """Rows with the mark of a key that is gone, or without."""
+    return frame.hstack([pl.Series(GONE, np.full(frame.height, gone))])
 
 
 def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -470,8 +493,12 @@ def _time_index(frame: pl.DataFrame) -> tuple[Index, Hashes, Times, Times, Times
 
 
 def _lookup_table(frame: pl.DataFrame) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
-    stored: Hashes = frame.get_column(HASH).to_numpy()
-    bits = max(1, frame.height.bit_length() - 1)
+    return _hash_table(frame.get_column(HASH).to_numpy())
+
+
+def _hash_table(stored: Hashes) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    """Sorted hashes, and a table over their leading bits: where those with these bits begin."""
+    bits = max(1, len(stored).bit_length() - 1)
     shift = np.uint64(64 - bits)
     counts = np.bincount((stored >> shift).astype(np.int64), minlength=1 << bits)
     table = np.zeros((1 << bits) + 1, dtype=np.uint32)
