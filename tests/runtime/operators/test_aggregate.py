@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -386,6 +387,20 @@ def test_an_empty_group_forgets_what_rounding_did() -> None:
     for cuts in ((), (2, 5)):
         out = drive(lambda: IncrementalAggregateOperator((), (call,), schema), [(schema, source)], Slicing(cuts), 0)
         assert [at(out, t) for t in (3, 4, 6)] == [[(0.0,)], [(None,)], [(0.1,)]]
+
+
+def test_few_of_many_groups_change() -> None:
+    """Totals and candidates are looked up for the same groups, however many of each there are."""
+    draw, schema = Random(7), columns(INT, INT)
+    source: Elements = [((n % 60, draw.randrange(100)), 0, 50 + draw.randrange(400)) for n in range(600)]
+    source += [((draw.randrange(60), draw.randrange(100)), t, t + 1 + draw.randrange(90)) for t in range(1, 400)]
+    cuts = tuple(range(1, 500, 9))
+    wanted = ("max c1", "min c1", "sum c1")
+    forms = (Slicing(cuts, form="intervals"), Slicing(cuts, "save", form="changes"))
+    one, two = (aggregated(schema, 1, wanted, source, slicing) for slicing in forms)
+    for t in range(0, 520, 3):
+        assert bag(at(one, t)) == bag(at(two, t)), f"at instant {t}"
+    assert len(two) < len(one)
 
 
 def test_elements_that_end_together_are_kept_as_sums() -> None:

@@ -129,8 +129,9 @@ class IncrementalAggregateOperator(Operator):
         if not isinstance(self.totals, KeyedLog):
             return [log.frame for log in logs if isinstance(log, HeldRows)]
         keyed = [log for log in logs if isinstance(log, KeyedLog)]
-        if everything or not self.keys:
-            totals, *candidates = [log.all() if everything or not is_idle else log.all().head(0) for log in keyed]
+        # All logs alike: they must have the same groups.
+        if everything or (not is_idle and (not self.keys or self.totals.has_mostly(changed))):
+            totals, *candidates = [log.all() for log in keyed]
         else:
             totals, *candidates = [log.find(changed) for log in keyed]
         counts = [name for name in totals.columns if name.startswith((VALUES, LIMB, NUMBER, SQUARE, ODD))]

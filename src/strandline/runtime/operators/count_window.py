@@ -81,9 +81,10 @@ class CountWindowOperator(Operator):
         """The rows, in order, of the partitions that the slice concerns."""
         if isinstance(self.held, HeldRows):
             return self.held.frame
-        if everything or (not self.partition and arrived.height):
+        keys = arrived.select(self.partition)
+        if everything or (arrived.height and (not self.partition or self.held.has_mostly(keys))):
             return self.held.all()
-        return self.held.find(arrived.select(self.partition))
+        return self.held.find(keys)
 
     def _ordered(self, batch: Batch) -> pl.DataFrame:
         if not self.ties:

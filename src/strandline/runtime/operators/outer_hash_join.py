@@ -162,7 +162,7 @@ class UnmatchedTracker(Stateful):
         if everything:
             return self.open.all()
         numbers = pl.concat([frame.select(self.number) for frame in (pairs, *due)])
-        return self.open.find(numbers)
+        return self.open.all() if numbers.height and self.open.has_mostly(numbers) else self.open.find(numbers)
 
     def _keep_open(self, before: pl.DataFrame, now: pl.DataFrame) -> None:
         if isinstance(self.open, HeldRows):

@@ -314,16 +314,18 @@ class KeyedLog:
         """The rows of all keys."""
         return self._without_marks(self._newest(self.segments)) if self.segments else self._empty
 
+    def has_mostly(self, keys: pl.DataFrame) -> bool:
+        """True if some keys may be a large part of the log: to read all rows is less work than to find these."""
+        if keys.height >= self.rows:
+            return True
+        _, first = group_codes(keys, self.key)
+        return LOOK_UP_COST * len(first) * self.rows_per_key >= self.rows
+
     def find(self, keys: pl.DataFrame) -> pl.DataFrame:
-        """The rows of some keys. Where that may be a large part of the log, all rows: looking up one is several times
-        the work of reading it."""
+        """The rows of some keys."""
         if not keys.height:
             return self._empty
-        if keys.height >= self.rows:
-            return self.all()
         _, first = group_codes(keys, self.key)
-        if LOOK_UP_COST * len(first) * self.rows_per_key >= self.rows:
-            return self.all()
         keys = gather(keys, first)
         hashes = hash_rows(keys, self.key)
         left = np.argsort(hashes)  # the keys that were not found yet
