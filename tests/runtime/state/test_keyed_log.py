@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.planner import compaction
-from strandline.runtime.state import segments
-from strandline.runtime.state.segments import KeyedLog
+from strandline.runtime.state import keyed_log, segments
+from strandline.runtime.state.keyed_log import KeyedLog
 from support import examples
 
 KINDS = {"k": pl.String(), "x": pl.Float64(), "v": pl.Int64()}
@@ -42,7 +42,7 @@ def test_the_newest_rows_of_a_key_count(largest: int, cost: int, steps: list[dic
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "LARGEST_MERGE_ROWS", largest)
         patch.setattr(segments, "LARGEST_MERGE_ROWS", largest)
-        patch.setattr(segments, "LOOK_UP_COST", cost)
+        patch.setattr(keyed_log, "LOOK_UP_COST", cost)
         log, expected = KeyedLog(KEY, KINDS), dict[Key, list[int]]()
         for step in steps:
             asked = pl.DataFrame(list(step), schema={name: KINDS[name] for name in KEY}, orient="row")
@@ -90,7 +90,7 @@ def test_rows_may_lack_columns_of_others(monkeypatch: pytest.MonkeyPatch) -> Non
     log = KeyedLog(["k"], {"k": pl.Int64()})
     log.replace(log.all(), pl.DataFrame({"k": [1, 2], "a": [5, 6]}))
     one = pl.DataFrame({"k": [2]})
-    monkeypatch.setattr(segments, "LOOK_UP_COST", 0)
+    monkeypatch.setattr(keyed_log, "LOOK_UP_COST", 0)
     log.replace(log.find(one), pl.DataFrame({"k": [2], "b": [7]}))
     assert log.find(pl.DataFrame({"k": [1, 2]})).sort("k").rows(named=True) == [
         {"k": 1, "a": 5, "b": None},
@@ -99,8 +99,8 @@ def test_rows_may_lack_columns_of_others(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_different_keys_of_one_hash_are_kept_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segments, "hash_rows", lambda frame, key: np.zeros(frame.height, np.uint64))
-    monkeypatch.setattr(segments, "LOOK_UP_COST", 0)
+    monkeypatch.setattr(keyed_log, "hash_rows", lambda frame, key: np.zeros(frame.height, np.uint64))
+    monkeypatch.setattr(keyed_log, "LOOK_UP_COST", 0)
     log = KeyedLog(KEY, KINDS)
     log.replace(log.all(), frame({("a", 0.0): [1, 2], ("b", 0.0): [3]}))
     asked = pl.DataFrame([("b", 0.0), ("c", 0.0)], schema={name: KINDS[name] for name in KEY}, orient="row")

@@ -19,12 +19,14 @@ from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.ranking import RankOrder
-from strandline.runtime.kernels.sweep import lay_out, running_maxima, running_totals
+from strandline.runtime.kernels.sweep import running_maxima
 from strandline.runtime.kernels.variance import mask_unsquarable, squarable_values, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.ordered_aggregates import GroupMembers, MemberEvents
-from strandline.runtime.operators.user_aggregates import GroupEpochs, GroupUpdates, pooled, restored, run_totals, stored
-from strandline.runtime.state.segments import HeldRows, KeyedLog, SortedLog, SummedLog, add_up, stack
+from strandline.runtime.operators.group_events import GroupEvents, Timeline
+from strandline.runtime.operators.ordered_aggregates import GroupMembers
+from strandline.runtime.operators.user_aggregates import GroupEpochs, pooled, restored, run_totals, stored
+from strandline.runtime.state.keyed_log import KeyedLog
+from strandline.runtime.state.segments import HeldRows, SortedLog, SummedLog, add_up, stack
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -34,24 +36,6 @@ NUMBER = "@number:"  # + argument + ":" + limb: the same of the values as DOUBLE
 SQUARE = "@square:"  # + argument + ":" + limb: the exact sum of their squares
 ODD = "@odd:"  # + argument: how many of them have no square
 SINCE = "@since"  # when the group changed last, where results are sent as changes
-
-
-@dataclass(frozen=True, slots=True)
-class Timeline:
-    """The instants at which something changes, per group: one run per (group, instant), in order of time."""
-
-    by_time: Index  # events in order of time
-    codes: Index  # group of each event
-    at: Times  # instant of each event
-    run_of: Index  # run of each event in order of time
-    code: Index  # group of each run
-    time: Times  # instant of each run
-    until: Times  # when the next run of the group begins, or the slice ends
-    last: Index  # last run of each group
-
-    def totals(self, changes: Index) -> Index:
-        """The total after each run, of changes given per event."""
-        return running_totals(self.by_time, self.codes, self.run_of, len(self.last), len(self.code), changes)
 
 
 class IncrementalAggregateOperator(Operator):
@@ -169,7 +153,7 @@ class IncrementalAggregateOperator(Operator):
         keyed = isinstance(self.totals, KeyedLog)
         begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
         origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
-        events = _Events(
+        events = GroupEvents(
             # Groups that were sent as changes began earlier, each at its time; here it is enough that they come first.
             carried=(at_carried, np.full(carried.height, max(before - keyed, BEFORE_ALL))),
             entering=(at_arrived, times(arrived, FROM)),
@@ -259,7 +243,7 @@ class IncrementalAggregateOperator(Operator):
     def _totals(
         self,
         line: Timeline,
-        events: _Events,
+        events: GroupEvents,
         carried: pl.DataFrame,
         entering: Mapping[str, Index],
         leaving: Mapping[str, Index],
@@ -421,7 +405,7 @@ class _Slice:
     """Shared intermediate results of the aggregates of one step."""
 
     line: Timeline
-    events: _Events
+    events: GroupEvents
     carried: pl.DataFrame
     arrived: pl.DataFrame
     ended: pl.DataFrame
@@ -432,60 +416,6 @@ class _Slice:
         """The limbs of a running total of an argument, where results are emitted."""
         prefix = f"{total}{name}:"
         return {c[len(prefix) :]: v[self.exists] for c, v in self.sums.items() if c.startswith(prefix)}
-
-
-@dataclass(frozen=True, slots=True)
-class _Events:
-    """All changes of a slice as (group, time): carried totals, elements entering, elements leaving."""
-
-    carried: tuple[Index, Times]
-    entering: tuple[Index, Times]
-    leaving: tuple[Index, Times]  # of elements from earlier slices
-    over: Mask  # which entering elements also leave within the slice
-    over_at: tuple[Index, Times]
-    origin: tuple[Index, Times]  # no change, but the beginning of the result
-
-    def timeline(self, groups: int, until: Instant) -> Timeline:
-        parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
-        codes = np.concatenate([code for code, _ in parts])
-        time = np.concatenate([at for _, at in parts])
-        by_time = np.argsort(time, kind="stable")  # merges the parts, which are in order of time or nearly so
-        return Timeline(by_time, codes, time, *lay_out(by_time, codes, time, groups, until))
-
-    @property
-    def first_entering(self) -> int:
-        return len(self.carried[0])
-
-    def member_events(self, line: Timeline, held: Index) -> MemberEvents:
-        """The same as member events; the elements are those that end, those that stay, those that arrive."""
-        entering, leaving = len(self.entering[0]), len(self.leaving[0])
-        carried, origin = (np.zeros(len(part[0]), np.int64) for part in (self.carried, self.origin))
-        arrived = len(held) + np.arange(entering)
-        elements = np.concatenate([carried, arrived, np.arange(leaving), arrived[self.over], origin])
-        changes = self.changes(carried, np.ones(entering, np.int64), np.ones(leaving, np.int64))
-        return MemberEvents(line.by_time, line.codes, line.run_of, elements, changes, held)
-
-    def updates(
-        self, line: Timeline, kept: Index, entering: Index, leaving: Index
-    ) -> tuple[GroupUpdates, GroupUpdates]:
-        """The same as value updates: of the groups `kept` among the carried ones, of the elements `entering` among
-        those that arrive, of `leaving` among those that end. The pool has the same order."""
-        runs = np.empty(len(line.by_time), np.int64)
-        runs[line.by_time] = line.run_of
-        sizes = np.cumsum([len(part[0]) for part in (self.carried, self.entering, self.leaving, self.over_at)])
-        at_carried, at_entering, at_leaving, at_over, _ = np.split(runs, sizes)
-        over = np.flatnonzero(self.over[entering])  # of those with a value
-        over_runs = at_over[(np.cumsum(self.over) - 1)[entering[over]]]
-        coming = np.concatenate([at_carried[kept], at_entering[entering]])
-        going = np.concatenate([at_leaving[leaving], over_runs])
-        first, ended = len(kept), len(kept) + len(entering)
-        gone = np.concatenate([ended + np.arange(len(leaving)), first + over])
-        return GroupUpdates(coming, np.arange(len(coming))), GroupUpdates(going, gone)
-
-    def changes(self, carried: Index, entering: Index, leaving: Index) -> Index:
-        """The change of a total by each event."""
-        parts = [carried, entering, -leaving, -entering[self.over], np.zeros(len(self.origin[0]), np.int64)]
-        return np.concatenate(parts)
 
 
 def _dispersion(function: str, name: str, here: _Slice) -> pl.Series:

@@ -21,7 +21,8 @@ from types import MappingProxyType
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.state.segments import HashedLog, HeldRows, KeyedLog, SortedLog, State
+from strandline.runtime.state.keyed_log import KeyedLog
+from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 from strandline.shedding.sampler import RateHistory
 
 

@@ -13,7 +13,8 @@ from strandline.runtime.kernels.batch import FROM, Batch, Index, Mask, Times, fr
 from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.kernels.ranking import order_ranks
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.state.segments import HeldRows, KeyedLog
+from strandline.runtime.state.keyed_log import KeyedLog
+from strandline.runtime.state.segments import HeldRows
 
 INDEX = "@index"  # 1-based number of a row in its partition
 

@@ -17,7 +17,8 @@ from strandline.runtime.kernels.sweep import gaps
 from strandline.runtime.operators.base import Operator, Stateful, Watermark
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
-from strandline.runtime.state.segments import HashedLog, HeldRows, KeyedLog, SortedLog, State
+from strandline.runtime.state.keyed_log import KeyedLog
+from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 
 # The numbers of the elements of either side; they are columns of the pairs that the join below finds.
 LEFT, RIGHT = "@left", "@right"
