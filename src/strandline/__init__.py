@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SQLite,
         Webhook,
     )
+    from strandline.connectors.sinks.parquet_results import read
     from strandline.core.security.allow import Allow
     from strandline.core.security.secret import secret
     from strandline.database.database import Database, EngineName
@@ -42,6 +43,7 @@ __all__ = [
     "StrandlineError",
     "Webhook",
     "connect",
+    "read",
     "secret",
 ]
 
@@ -53,10 +55,12 @@ def __getattr__(name: str) -> Any:
     """Import sinks on first use: Spark's source process imports this package, too (engines/spark/source.py)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = {"Allow": "strandline.core.security.allow", "secret": "strandline.core.security.secret"}.get(
-        name, "strandline.connectors.sinks"
-    )
-    return getattr(importlib.import_module(module), name)
+    modules = {
+        "Allow": "strandline.core.security.allow",
+        "read": "strandline.connectors.sinks.parquet_results",
+        "secret": "strandline.core.security.secret",
+    }
+    return getattr(importlib.import_module(modules.get(name, "strandline.connectors.sinks")), name)
 
 
 def connect(

@@ -12,9 +12,9 @@ import pytest
 import strandline as sl
 from strandline.connectors.sinks import SinkWriter
 from strandline.core.lease import Lease
-from strandline.runtime import pipeline as pipelines
 from strandline.runtime.checkpoint.chain import CheckpointChain
 from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.outputs import OutputFiles
 from strandline.runtime.results import PipelineResults
 from strandline.runtime.statistics_store import StatisticsStore
 from strandline.runtime.subscriptions import Subscriptions
@@ -22,8 +22,7 @@ from strandline.runtime.subscriptions import Subscriptions
 STEPS: tuple[tuple[Any, str], ...] = (
     (Lease, "check"),
     (CheckpointChain, "sync"),
-    (pipelines, "write_side_outputs"),
-    (pipelines, "publish_results"),
+    (OutputFiles, "publish"),
     (PipelineMetrics, "add"),
     (PipelineResults, "append"),
     (StatisticsStore, "learn"),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 # Types of the compact protocol.
-_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
 
 
 @dataclass(slots=True)
@@ -95,7 +95,11 @@ class _Reader:
         return (value >> 1) ^ -(value & 1)
 
 
-def write_struct(value: Struct, out: bytearray) -> None:
+def write_struct(value: Struct | bytes, out: bytearray) -> None:
+    """Append a structure; one that was written before may come as its bytes."""
+    if isinstance(value, bytes):
+        out += value
+        return
     last = 0
     for number, (kind, content) in sorted(value.fields.items()):
         if kind in (_TRUE, _FALSE):

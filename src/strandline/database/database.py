@@ -138,8 +138,7 @@ class Database:
         _refuse_taken_column(queries)
         sinks = {query.name: query.sink or self.memory for query in queries}
         max_dropped = {query.name: query.shedding for query in queries}
-        changes = frozenset(name for name, sink in sinks.items() if sink.takes_changes)
-        inputs = self._planning_inputs(max_dropped, checkpoint.shards() or self._engine.default_shards(), changes)
+        inputs = self._planning_inputs(max_dropped, checkpoint.shards() or self._engine.default_shards())
         planned = planner.plan({query.name: query.plan for query in queries}, checkpoint.planning_inputs(inputs))
         pipeline = RunningPipeline.open(
             planned, sinks, checkpoint, self.statistics_store, side_outputs, self.batch_rows
@@ -162,11 +161,8 @@ class Database:
         self.queries += started
         return started
 
-    def _planning_inputs(
-        self, max_dropped: Mapping[str, float | None], shards: int, changes: frozenset[str]
-    ) -> PlanningInputs:
-        """What plans are made with now, for queries that may lose these shares of their rows; the sinks of some take
-        `changes`."""
+    def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
+        """What plans are made with now, for queries that may lose these shares of their rows."""
         capacity = shards * (1.0 if self.capacity is None else self.capacity)
         return PlanningInputs(
             [stream for stream in self.catalog if isinstance(stream, BaseStream)],
@@ -175,13 +171,12 @@ class Database:
             shards,
             {name: None if share is None else capacity for name, share in max_dropped.items()},
             frozenset(name for name, share in max_dropped.items() if share is not None),
-            changes,
+            changes=frozenset(max_dropped),
         )
 
     def explain(self, query: BoundQuery, *, why: bool = False) -> str:
         """The logical plan as written, as optimised, and the physical plan; or the plan and why it is not another."""
-        changes = frozenset({query.name} if (query.sink or self.memory).takes_changes else ())
-        inputs = self._planning_inputs({query.name: query.shedding}, self._engine.likely_shards(), changes)
+        inputs = self._planning_inputs({query.name: query.shedding}, self._engine.likely_shards())
         planned = planner.plan_query(query.name, query.plan, inputs, compare=why)
         return explain_choice(planned) if why else explain_query(planned, self._engine.cores(), query.shedding)
 

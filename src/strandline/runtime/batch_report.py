@@ -29,6 +29,8 @@ class BatchReport:
     operators: dict[str, OperatorCounters] = field(default_factory=dict)
     measured: dict[str, EdgeMetrics] = field(default_factory=dict)
     staged: dict[str, list[StagedFile]] = field(default_factory=dict)  # results that tasks have written, by query
+    staged_open: dict[str, list[StagedFile]] = field(default_factory=dict)  # the same of open elements
+    opened: dict[str, int] = field(default_factory=dict)  # how many open elements came, of results that tasks write
     state: dict[str, StoredVersion] = field(default_factory=dict)
 
     @staticmethod
@@ -52,6 +54,10 @@ class BatchReport:
             case "file":
                 self.staged.setdefault(message.name, []).append(StagedFile.from_json(message.facts))
                 self._count_rows(message.name, message.facts["rows"])
+            case "open":
+                self.opened[message.name] = self.opened.get(message.name, 0) + message.facts["rows"]
+                if (file := message.facts["file"]) is not None:
+                    self.staged_open.setdefault(message.name, []).append(StagedFile.from_json(file))
             case "state":
                 self.state[message.name] = StoredVersion(**message.facts)
             case "late":
@@ -74,6 +80,11 @@ class BatchReport:
     def requested_metrics(self) -> MetricSet:
         """What the batch was asked to measure."""
         return reduce(union_metrics, (status.requested_metrics for status in self.statuses.values()), ())
+
+    @property
+    def announced(self) -> frozenset[str]:
+        """The queries whose open elements were announced again."""
+        return frozenset(query for status in self.statuses.values() for query in status.announced)
 
     def result(self, query: str) -> pa.Table | None:
         tables = self.results.get(query)

@@ -25,8 +25,9 @@ class Message:
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
     something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
-    "file" (a result that was written to its staged file), "operators" (what they did, and how much they keep),
-    "measured" (what was found on the edges, where metrics are requested).
+    "file" (a result that was written to its staged file), "open" (how many of its elements are open, and the staged
+    file of them, if all were announced), "operators" (what they did, and how much they keep), "measured" (what was
+    found on the edges, where metrics are requested).
     """
 
     kind: str
@@ -117,4 +118,5 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> int:
 
 
 # Turns the result of a query into a message: with the rows, or with the name of the file that now has them.
-ResultWriter: TypeAlias = Callable[[str, pl.DataFrame], Message]
+# From the result of a query in a task, and whether it has all open elements, to messages for the driver.
+ResultWriter: TypeAlias = Callable[[str, pl.DataFrame, bool], list[Message]]

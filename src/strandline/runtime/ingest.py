@@ -73,7 +73,11 @@ def ingest(
                 status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
             floor = max(floor, chunk.promise)
             began = cpu_seconds()
-    status = replace(_advance_watermark(status, stream, floor, split), requested_metrics=split.after.requested_metrics)
+    status = replace(
+        _advance_watermark(status, stream, floor, split),
+        requested_metrics=split.after.requested_metrics,
+        announced=split.after.announced,
+    )
     for shard in range(pipeline.shards):
         out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
     out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))

@@ -21,6 +21,7 @@ class Totals:
     """What had been counted before a batch."""
 
     rows_out: dict[str, int]
+    announced: dict[str, Instant]
     passed: dict[str, list[int]]
     seconds: dict[str, list[float]]
 
@@ -34,11 +35,12 @@ class PipelineMetrics:
         self.batches = 0  # of this run
         self.statuses: Mapping[str, SourceStatus] = {}
         self.rows_out = dict.fromkeys((query.name for query in physical.queries), 0)
+        self.announced: dict[str, Instant] = {}  # the watermark at the last announcement of open elements, by query
         self.last_result_batches: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
         self.measurements = Measurements()
         self._measured_before = self.measurements
-        self._before_last = Totals(dict(self.rows_out), {}, {})
+        self._before_last = Totals(dict(self.rows_out), {}, {}, {})
 
     def add(self, report: BatchReport) -> None:
         """Add up what a batch brought. One that runs again was counted, so its count begins before it."""
@@ -56,11 +58,22 @@ class PipelineMetrics:
         self.measurements = self._measured_before.after(report.requested_metrics, report.measured)
         self.last_result_batches |= {name: report.batch for name, rows in report.rows_out.items() if rows}
         self.statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
+        self.announced = base.announced | {name: self.watermark(name) for name in report.announced}
         self.last_batch = report.batch
 
     def _totals(self) -> Totals:
         passed = {fragment: counts.passed for fragment, counts in self.operators.items()}
-        return Totals(self.rows_out, passed, {fragment: counts.seconds for fragment, counts in self.operators.items()})
+        return Totals(
+            self.rows_out,
+            self.announced,
+            passed,
+            {fragment: counts.seconds for fragment, counts in self.operators.items()},
+        )
+
+    def announced_before(self, query: str, batch: int) -> Instant:
+        """The watermark at the last announcement of the open elements of a query before a batch."""
+        before = self._before_last.announced if batch == self.last_batch else self.announced
+        return before.get(query, BEFORE_ALL)
 
     def to_json(self) -> dict[str, Any]:
         """The counters, for the record of a batch; `resume` reads them."""
@@ -69,6 +82,7 @@ class PipelineMetrics:
             "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
             "before": asdict(self._before_last),
             "answered": self.last_result_batches,
+            "announced": self.announced,
         }
 
     def resume(self, record: BatchRecord) -> None:
@@ -80,6 +94,7 @@ class PipelineMetrics:
         self.operators = {fragment: OperatorCounters(**counts) for fragment, counts in totals["operators"].items()}
         self._before_last = Totals(**totals["before"])
         self.last_result_batches = dict(totals["answered"])
+        self.announced = dict(totals["announced"])
 
     @property
     def state_rows(self) -> int:

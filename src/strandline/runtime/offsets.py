@@ -19,6 +19,7 @@ from strandline.connectors.sources.clock import SteadyClock
 from strandline.core.durable import digest
 from strandline.core.errors import damaged
 from strandline.core.temporal import SECOND, Instant
+from strandline.runtime.announcements import Announcements
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import MetricSet
 from strandline.runtime.metrics import PipelineMetrics
@@ -35,7 +36,8 @@ class SourceOffset:
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
-    source's own log up to here, if it has one.
+    source's own log up to here, if it has one. `announcements` counts the batches so far in which open elements were
+    announced again, `announced` are the queries for which this batch does it.
     """
 
     at: int = 0
@@ -45,6 +47,8 @@ class SourceOffset:
     arrived: Instant = 0
     sampling_rates: SamplingRates = ()
     seal: str = ""
+    announcements: int = 0
+    announced: tuple[str, ...] = field(default=(), compare=False)
     requested_metrics: MetricSet = field(default=(), compare=False)  # it is no reason for a batch
 
     def to_json(self) -> dict[str, Any]:
@@ -54,6 +58,7 @@ class SourceOffset:
     def from_json(data: Mapping[str, Any]) -> SourceOffset:
         lists = {
             "split_points": tuple(data["split_points"]),
+            "announced": tuple(data["announced"]),
             "requested_metrics": tuple(data["requested_metrics"]),
             "sampling_rates": sampling_rates_from(data["sampling_rates"]),
         }
@@ -62,7 +67,7 @@ class SourceOffset:
 
 SourceOffsets: TypeAlias = dict[str, SourceOffset]
 
-OFFSET_FORMAT: Final = 3
+OFFSET_FORMAT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +137,14 @@ class OffsetPlanner:
         shedding_controller: SheddingController | None = None,
         metrics: PipelineMetrics | None = None,
         subscriptions: Subscriptions | None = None,
+        announcements: Announcements | None = None,
     ) -> None:
         self.sources = sources
         self.clock = clock or SteadyClock()
         self.shedding_controller = shedding_controller
         self.metrics = metrics
         self.subscriptions = subscriptions or Subscriptions()
+        self.announcements = announcements or Announcements(())
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_row_times = dict.fromkeys(sources, time.monotonic())
@@ -168,6 +175,9 @@ class OffsetPlanner:
         if self.shedding_controller is not None:
             assert self.metrics is not None, "the shedding controller goes by the rows taken in"
             self.shedding_controller.observe(time.monotonic(), self.metrics.rows_taken(), left)
+        announced = self.announcements.due()
+        if announced:
+            after = {n: replace(p, announcements=p.announcements + 1) for n, p in after.items()}
         if after == before:
             return after
         if self.shedding_controller is not None:
@@ -176,7 +186,10 @@ class OffsetPlanner:
         # A source without new rows has one empty split.
         after = {n: replace(p, split_points=()) if p.at == before[n].at else p for n, p in after.items()}
         requested_metrics = self.subscriptions.requested_metrics()
-        return {name: replace(position, requested_metrics=requested_metrics) for name, position in after.items()}
+        return {
+            name: replace(position, requested_metrics=requested_metrics, announced=announced)
+            for name, position in after.items()
+        }
 
     def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
         if before.ended:
@@ -186,11 +199,12 @@ class OffsetPlanner:
         split_points = source.split_points(before.at, at, self.tasks_per_source) if at > before.at else ()
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
-            return self._by_arrival(before, SourceOffset(at, False, ended, split_points, seal=seal))
+            after = replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
+            return self._by_arrival(before, after)
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_row_times[name] = seconds
-            return SourceOffset(at, False, ended, split_points, seal=seal)
+            return replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
         if at > before.at:
             return replace(before, at=at, ended=ended, split_points=(), seal=seal)
         idle_after_us = source.stream.idle_after_us

@@ -19,12 +19,13 @@ from strandline.connectors.sources.base import Source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event
-from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import Catalog
 from strandline.planner.estimate import Estimate, estimate
 from strandline.planner.physical.graph import build_operator_graph
-from strandline.planner.physical.plan import Pipeline, has_whole_elements
+from strandline.planner.physical.plan import Pipeline, has_open_elements, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
+from strandline.runtime.announcements import Announcements
 from strandline.runtime.bad_input import check_input
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint import verify
@@ -32,17 +33,16 @@ from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile, 
 from strandline.runtime.checkpoint.examine import write_outputs
 from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.verify import OutputDirectories
 from strandline.runtime.exchange import Message
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.offsets import OffsetPlanner
-from strandline.runtime.outputs import publish_results, write_side_outputs
-from strandline.runtime.result import result_schema
+from strandline.runtime.outputs import OutputDirectories, OutputFiles
+from strandline.runtime.result import cut_open, result_schema
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
 from strandline.runtime.results import PipelineResults
 from strandline.runtime.statistics_store import StatisticsStore
 from strandline.runtime.subscriptions import Subscriptions
-from strandline.runtime.watermark import SourceStatus
+from strandline.runtime.watermark import SourceStatus, watermark_of
 from strandline.shedding.controller import SheddingController
 
 BATCH_ROWS: Final = 1_000_000
@@ -86,7 +86,7 @@ class RunningPipeline:
     """Queries that run together, and what they share.
 
     `chain` is the checkpoint that batches continue; None where nothing outlives the process. `side_outputs` is where
-    late and rejected rows are kept as files.
+    late and rejected rows are kept, as part of `output_files`.
     """
 
     def __init__(
@@ -104,9 +104,10 @@ class RunningPipeline:
         self.physical = physical
         self.name = "+".join(query.name for query in physical.queries)  # for the log
         self.chain = chain
-        self.side_outputs = side_outputs
         self.writers = dict(writers or {})  # by query
-        self.directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
+        directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
+        consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
+        self.output_files = OutputFiles(physical, OutputDirectories(directories, side_outputs, consumed))
         self.statistics_store = statistics_store or StatisticsStore(Catalog(), None)
         self.shedding_controller = shedding_controller
         self.batch_rows = batch_rows  # about how many rows of a stream a batch takes
@@ -118,7 +119,10 @@ class RunningPipeline:
         self.inputs: PlanningInputs | None = None
         self._checkpoint: Checkpoint | None = None
         self._forgets = False  # whether a sink loses results that are open with its process
+        self._appended = frozenset[str]()  # queries with open elements whose sinks only append
+        self.announcements = Announcements(())
         self._columns = {query.name: query.columns for query in physical.queries}
+        self._streams = {query.name: query.streams for query in physical.queries}
 
     @staticmethod
     def open(
@@ -152,6 +156,10 @@ class RunningPipeline:
         )
         pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
         pipeline._forgets = any(sink.takes_changes and sink.location is None for sink in sinks.values())
+        pipeline._appended = frozenset(
+            name for name, sink in sinks.items() if not sink.takes_changes and has_open_elements(physical, name)
+        )
+        pipeline.announcements = Announcements(pipeline._appended, resumed=pipeline.last_batch >= 0)
         try:
             pipeline._claim(checkpoint, chain, sinks)
         except BaseException:
@@ -173,9 +181,11 @@ class RunningPipeline:
         }
         for name, writer in self.writers.items():
             writer.validate(resume_points[name])
-        consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
-        outputs = OutputDirectories(self.directories, self.side_outputs, consumed)
-        verify.verify_delivered(chain, outputs)
+        outputs = self.output_files.directories
+        delivered = verify.verify_delivered(chain, outputs)
+        if chain.record is not None:
+            count_before = chain.delivered_before(chain.before(chain.record.batch))
+            self.output_files.resume(delivered, count_before, chain.record.batch)
         # From here on something is changed.
         checkpoint.claim()
         if not checkpoint.is_temporary:
@@ -202,9 +212,11 @@ class RunningPipeline:
         before, repeated = self.metrics.statuses, batch == self.metrics.last_batch
         begins = self.metrics.watermarks()
         self._sync_state(report)
-        files = [*write_side_outputs(self.side_outputs, self.physical, report)]
-        files += publish_results(self.directories, report)  # staged Parquet files get their names
+        self._cut_open_elements(report)
+        files = self.output_files.publish(report)  # staged rows become part of files with names
         self.metrics.add(report)
+        self.output_files.publish_open(report, self.metrics.watermarks(), self.ended)
+        self.announcements.add(report)
         self.results.append(report)
         self.statistics_store.learn(report, self.metrics)
         self._write_to_sinks(report, begins)
@@ -223,6 +235,17 @@ class RunningPipeline:
             for name in version.files
         ]
         self.chain.sync(report.batch, files)
+
+    def _cut_open_elements(self, report: BatchReport) -> None:
+        """Give the results for sinks that only append the form that they take."""
+        for query in self._appended & report.results.keys():
+            table = report.result(query)
+            assert table is not None, "there are rows"
+            watermark = watermark_of({**self.metrics.statuses, **report.statuses}, self._streams[query]).time
+            since, announced = self.metrics.announced_before(query, report.batch), query in report.announced
+            cut = cut_open(table, since, watermark, announced)
+            report.opened[query] = table.num_rows - cut.num_rows if not announced else cut.num_rows
+            report.results[query], report.rows_out[query] = [cut], cut.num_rows
 
     def _write_to_sinks(self, report: BatchReport, begins: Mapping[str, Instant]) -> None:
         """Hand the results to the sinks, also those of a batch without rows: the watermark may have advanced."""
@@ -313,6 +336,7 @@ class RunningPipeline:
             shedding_controller=self.shedding_controller,
             metrics=self.metrics,
             subscriptions=self.subscriptions,
+            announcements=self.announcements,
         )
 
     def expected(self) -> Mapping[str, Estimate]:
@@ -324,12 +348,19 @@ class RunningPipeline:
         """The results of a query, in memory or wherever its sink can read them again; None where it cannot."""
         if query in self.results.buffers:
             return self.results.read(query)
-        watermark = self.results.watermark(query)
-        tables = self.writers[query].kept()
-        if tables is None:
+        watermark, is_current = self.results.watermark(query), self.announcements.is_current(query)
+        kept = self.writers[query].kept()
+        if kept is None:
             return None
-        begins = [BEFORE_ALL] * len(tables)  # every element has its end
-        return ResultChunks(tables, begins, watermark, len(tables), BEFORE_ALL, reset=False)
+        if query in self._appended and watermark < FOREVER:
+            # The sink has open elements as they were at the last announcement. They may be so still.
+            announced = self.metrics.announced.get(query, BEFORE_ALL)
+            known = kept.complete_until if query in self.targets else announced
+            if known is None:
+                known = BEFORE_ALL
+            watermark = watermark if is_current and query in self.targets and known >= announced else known
+        begins = [BEFORE_ALL] * len(kept.tables)  # every element is there once
+        return ResultChunks(kept.tables, begins, watermark, len(kept.tables), BEFORE_ALL, reset=False)
 
     # ---- the end -----------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,23 @@ def from_result(table: pa.Table, columns: Schema) -> pl.DataFrame:
     return pl.DataFrame(renamed).with_columns(pl.col(UNTIL).fill_null(FOREVER))
 
 
+def cut_open(table: pa.Table, since: Instant, watermark: Instant, announced: bool) -> pa.Table:
+    """A batch of a result in the form of changes, for a reader that appends: elements with an end.
+
+    Those that are open are cut at the watermark where all of them were announced, and else left out. What was open at
+    the announcement before, at `since`, has been there up to then.
+    """
+    starts, ends = (table.column(name).cast(pa.int64()) for name in (VALID_FROM, VALID_UNTIL))
+    starts = pc.max_element_wise(starts, since)
+    is_open = pc.fill_null(pc.equal(ends, OPEN), False)
+    ends = pc.if_else(is_open, watermark, ends)
+    last = table.num_columns - 1
+    cut = table.set_column(last - 1, table.schema.field(VALID_FROM), starts.cast(INSTANT))
+    cut = cut.set_column(last, table.schema.field(VALID_UNTIL), ends.cast(INSTANT))
+    is_empty = pc.fill_null(pc.greater_equal(starts, ends), False)
+    return cut.filter(pc.invert(pc.or_(is_empty, is_open) if not announced else is_empty))
+
+
 def with_open_ends(table: pa.Table, begin: Instant) -> pa.Table:
     """A batch of a result in the form of changes, for users: NULL also for an end that is not known yet.
 

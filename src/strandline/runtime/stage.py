@@ -166,6 +166,7 @@ class StageOutput:
     shards: int
     sender: int
     write_result: ResultWriter
+    announced: frozenset[str] = frozenset()  # queries whose open elements all are among the results
     by_shard: dict[int, list[Message]] = field(default_factory=dict)
     for_driver: list[Message] = field(default_factory=list)
     results: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
@@ -206,7 +207,7 @@ class StageOutput:
     def close(self) -> None:
         """Send the results of a task, one message per query, then the counters of its operators."""
         for query, frames in self.results.items():
-            self.for_driver.append(self.write_result(query, pl.concat(frames, rechunk=True)))
+            self.for_driver += self.write_result(query, pl.concat(frames, rechunk=True), query in self.announced)
         self.results = {}
         facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
@@ -249,13 +250,14 @@ def run_stage(
     announces: bool = False,
 ) -> States:
     """Run one batch of all fragments of a stage in one shard; returns their states after it. With `announces`,
-    everything that is open in results is sent again.
+    everything that is open in results is sent again, also for queries to which the batch has not announced it.
 
     Source status messages are forwarded to the same shard of the next stage: every shard of every stage gets each of
     them once.
     """
     statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
+    out.announced = frozenset(query for status in statuses.values() for query in status.announced)
     after: States = {}
     for fragment in pipeline.at(stage):
         if not fragment.everywhere and shard != 0:
@@ -263,7 +265,8 @@ def run_stage(
         runner = out.runner(fragment)
         if fragment.id in states:
             runner.restore(states[fragment.id])
-        watermark = replace(watermark_of(statuses, fragment.streams), announces=announces)
+        is_announced = announces or fragment.query in out.announced
+        watermark = replace(watermark_of(statuses, fragment.streams), announces=is_announced)
         result = runner.step(_inputs(fragment, messages_in), watermark)
         out.route(fragment.route, result.frame)
         after[fragment.id] = runner.save()

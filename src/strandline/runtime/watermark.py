@@ -24,7 +24,8 @@ class SourceStatus:
     decides, except for idle ones in `resting`.
 
     `rate_history` has the sampling rates and their start times, `dropped` the accepted rows that sampling took, by
-    query. `requested_metrics` are those that the present batch measures.
+    query. `requested_metrics` are those that the present batch measures, `announced` the queries whose open elements it
+    announces again.
     """
 
     stream: str
@@ -42,6 +43,7 @@ class SourceStatus:
     dropped: Mapping[str, int] = field(default_factory=dict)
     requested_metrics: MetricSet = ()
     read: int = 0
+    announced: tuple[str, ...] = ()
 
     @property
     def progress(self) -> Instant:
@@ -53,7 +55,7 @@ class SourceStatus:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStatus:
-        lists = {name: tuple(data.get(name, ())) for name in ("resting", "requested_metrics")}
+        lists = {name: tuple(data.get(name, ())) for name in ("resting", "requested_metrics", "announced")}
         history = rate_history_from(data["rate_history"]) if data.get("rate_history") else ()
         return SourceStatus(**{**data, **lists, "rate_history": history})
 

@@ -47,9 +47,9 @@ def test_a_joined_file_has_the_rows_of_its_parts(
         paths.append(directory / f"{number}.part")
         write_parquet(table(rows), paths[-1])
     target = paths[0]
-    size, checksum = join_parquet([(path, sum_part(path)) for path in paths])
+    joined = join_parquet([(path, sum_part(path)) for path in paths])
     content = target.read_bytes()
-    assert (size, checksum) == (len(content), zlib.crc32(content))
+    assert (joined.sums.size, joined.sums.checksum) == (len(content), zlib.crc32(content))
     expected = pa.concat_tables(map(table, parts))
     assert pq.read_table(target).equals(expected)
     assert pl.read_parquet(target).equals(pl.DataFrame(expected))

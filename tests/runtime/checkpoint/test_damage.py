@@ -185,10 +185,8 @@ def newest_segment(directory: Path) -> Path:
         newest_segment,
         lambda directory: newest(directory, "spark/offsets/[0-9]*"),
         lambda directory: newest(directory, "spark/commits/[0-9]*"),
-        lambda directory: sorted((directory / "out" / "q").glob("part-*.parquet"))[-1],
-        lambda directory: sorted((directory / "out" / "_late" / "s").glob("part-*.parquet"))[-1],
     ],
-    ids=["record", "manifest", "segment", "offset", "commit", "result", "late"],
+    ids=["record", "manifest", "segment", "offset", "commit"],
 )
 def test_a_damaged_checkpoint_is_examined_and_repaired(
     spark_database: Database, runs: tuple[Path, list[Path]], tmp_path: Path, choose: Callable[[Path], Path]
@@ -221,6 +219,32 @@ def test_a_damaged_checkpoint_is_examined_and_repaired(
     assert results(directory).equals(results(live)) and side_rows(directory) == side_rows(live)
     assert not (checkpoint / "replay").exists()
     assert not repair(checkpoint).is_needed
+
+
+@pytest.mark.parametrize("owner", ["q", "_late/s"], ids=["result", "late"])
+def test_a_damaged_file_of_many_batches_is_put_back(
+    spark_database: Database, runs: tuple[Path, list[Path]], tmp_path: Path, owner: str
+) -> None:
+    """The batches in it are more than a checkpoint can go back."""
+    live, moments = runs
+    directory = tmp_path / "copy"
+    shutil.copytree(moments[2], directory)
+    checkpoint = directory / "c" / "q"
+    file = sorted((directory / "out" / owner).glob("part-*.parquet"))[-1]
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :])
+    assert any(file.name in problem.error.message for problem in examine(checkpoint).problems)
+    with pytest.raises(StrandlineError) as caught:
+        start(spark_database, directory, live.parent / "in")
+    assert caught.value.code == "results-damaged"
+    with pytest.raises(StrandlineError) as caught:
+        repair(checkpoint)
+    assert caught.value.code == "repair-impossible" and "--forget-results" in (caught.value.hint or "")
+    file.write_bytes(content)
+    query = start(spark_database, directory, live.parent / "in")
+    assert query.await_end(60)
+    query.stop()
+    assert results(directory).equals(results(live)) and side_rows(directory) == side_rows(live)
 
 
 def test_results_that_are_gone_for_good_can_be_given_up(

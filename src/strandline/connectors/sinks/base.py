@@ -71,6 +71,15 @@ class ResumePoint:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class KeptResults:
+    """Results that a sink can read again. Where it has open elements as they were at some instant, the results are
+    complete up to that one; None if the sink cannot tell."""
+
+    tables: list[pa.Table]
+    complete_until: Instant | None = None
+
+
 class SinkArguments(CallArguments):
     """The arguments of a sink function."""
 
@@ -115,7 +124,7 @@ class SinkWriter:
         """Error that ends a wait for `location` when the query is stopped; it is not shown."""
         return SinkError(f"the query was stopped while it waited for {location}", code="sink-interrupted")
 
-    def kept(self) -> list[pa.Table] | None:
+    def kept(self) -> KeptResults | None:
         """The result so far, if it can be read again in this process."""
         return None
 
@@ -146,7 +155,8 @@ class Sink(ABC):
 
     @property
     def takes_changes(self) -> bool:
-        """True if the sink takes an element before its end is known, with the end `OPEN`, and again with its end."""
+        """True if the sink takes an element before its end is known, with the end `OPEN`, and again with its end.
+        Others get an element when it ends, and from time to time what is open, cut at the watermark."""
         return False
 
     @property

@@ -9,7 +9,15 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkBatch, SinkWriter, refuse_duplicates
+from strandline.connectors.sinks.base import (
+    KeptResults,
+    ResumePoint,
+    Sink,
+    SinkArguments,
+    SinkBatch,
+    SinkWriter,
+    refuse_duplicates,
+)
 from strandline.connectors.traits import Needs, Traits
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Reach, url_reaches
@@ -130,9 +138,9 @@ class _DeltaWriter(SinkWriter):
         except Exception as error:  # each object store has errors of its own
             raise self._unusable("cannot be written", error) from None
 
-    def kept(self) -> list[pa.Table]:
+    def kept(self) -> KeptResults:
         table = self._table
-        return [] if table is None else [table.to_pyarrow_table()]
+        return KeptResults([] if table is None else [table.to_pyarrow_table()])
 
     def _unusable(self, what: str, error: Exception) -> SinkError:
         return SinkError(

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from strandline.connectors.sinks.base import ResumePoint, Sink, SinkArguments, SinkWriter
+from strandline.connectors.sinks.base import KeptResults, ResumePoint, Sink, SinkArguments, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.sinks.parquet_results import open_file, read_stored, result_files
 from strandline.connectors.traits import Traits
 from strandline.core.durable import DocumentKind, read_document, sync_directory, write_document
 from strandline.core.errors import CheckpointError, SinkError
@@ -28,12 +26,13 @@ OWNER: Final = DocumentKind("results", 1)
 class Parquet(Sink):
     """Write the result to a directory of Parquet files, exactly once, also after a crash.
 
-    A plain Parquet reader that opens the directory sees committed files only, one per batch. A restart checks that all
-    of them exist, unless they are `consumed`: then readers may remove them.
+    A plain Parquet reader that opens the directory sees every element once, when its end is known. Elements that are
+    open are in a file beside the directory, and `strandline.read` reads both. A restart checks that all files are as
+    they were written, unless they are `consumed`: then readers may remove them.
     """
 
     kind: ClassVar[str] = "parquet"
-    traits: ClassVar[Traits] = Traits(True, True, True, "a file per batch, moved to its place at the end of it")
+    traits: ClassVar[Traits] = Traits(True, True, True, "batches share a file; a longer version replaces it")
 
     directory: str | os.PathLike[str]
     consumed: bool = False
@@ -69,7 +68,7 @@ class Parquet(Sink):
         return Path(self.location).parent
 
     def files(self) -> list[Path]:
-        return sorted(Path(self.directory).glob("*.parquet"))
+        return result_files(Path(self.directory))
 
 
 class _ParquetWriter(SinkWriter):
@@ -80,11 +79,8 @@ class _ParquetWriter(SinkWriter):
         self._owner_file = directory / OWNER_FILE
         self._staging = directory.parent / ".strandline" / "staging"
 
-    def _files(self) -> list[Path]:
-        return sorted(self._path.glob("*.parquet"))
-
     def validate(self, resume_point: ResumePoint) -> None:
-        files = self._files()
+        files = result_files(self._path)
         if resume_point.fresh and files:
             raise SinkError(
                 f"{self._path} already has results, but no checkpoint for them",
@@ -120,6 +116,8 @@ class _ParquetWriter(SinkWriter):
                     shutil.rmtree(self._staging / name, ignore_errors=True)
             staging = self._staging / f"{resume_point.owner}-{resume_point.epoch}"
             staging.mkdir(parents=True)
+            if resume_point.fresh:  # it may be that of a query before
+                open_file(self._path).unlink(missing_ok=True)
             write_document(self._owner_file, OWNER, {"owner": resume_point.owner, "query": self._query})
             sync_directory(self._path)
         except OSError as error:
@@ -131,8 +129,8 @@ class _ParquetWriter(SinkWriter):
             ) from None
         self.target = ParquetTarget(str(self._path), str(staging))
 
-    def kept(self) -> list[pa.Table]:
-        return [pq.ParquetFile(path).read() for path in self._files()]
+    def kept(self) -> KeptResults:
+        return read_stored(self._path).kept()
 
     def close(self) -> None:
         if self.target is not None:

@@ -2,7 +2,8 @@
 
 A task stages its Parquet file next to the final directory; the driver concatenates the files of all tasks and moves the
 result there once the whole batch is done. The name has the batch and the task, so a replayed batch replaces its own
-files.
+files. Elements whose end is not known are not part of the result yet; where all of them are announced, they are staged
+as another file.
 """
 
 from __future__ import annotations
@@ -18,8 +19,10 @@ import pyarrow.parquet as pq
 
 from strandline.connectors.sinks.parquet_join import PartSums, sum_part
 from strandline.core.durable import encode_name
+from strandline.core.temporal import FOREVER, OPEN
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter
+from strandline.runtime.kernels.batch import UNTIL
 from strandline.runtime.result import to_result
 
 
@@ -57,6 +60,13 @@ def write_parquet(table: pa.Table, path: Path) -> None:
     )
 
 
+def stage_file(table: pa.Table, path: Path) -> StagedFile:
+    """Write a file that gets its place at the end of the batch."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_parquet(table, path)
+    return StagedFile(str(path), table.num_rows, sum_part(path))
+
+
 def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date(kind))
 
@@ -65,15 +75,23 @@ def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget],
     """Function that turns results into messages of this task."""
     columns = {query.name: query.columns for query in pipeline.queries}
 
-    def write_result(query: str, frame: pl.DataFrame) -> Message:
-        table = to_result(frame, columns[query])
+    def write_result(query: str, frame: pl.DataFrame, announced: bool) -> list[Message]:
         target = targets.get(query)
         if target is None:
-            return Message("result", query, DRIVER, table=table)
-        staged = Path(target.staging) / f"{encode_name(query)}-{batch:09d}-{task}.staged"
-        staged.parent.mkdir(parents=True, exist_ok=True)
-        write_parquet(table, staged)
-        file = StagedFile(str(staged), table.num_rows, sum_part(staged))
-        return Message("file", query, DRIVER, facts=asdict(file))
+            return [Message("result", query, DRIVER, table=to_result(frame, columns[query]))]
+        messages: list[Message] = []
+        path = f"{target.staging}/{encode_name(query)}-{batch:09d}-{task}"
+        is_open = pl.col(UNTIL) == OPEN
+        ended, still_open = frame.filter(~is_open), frame.filter(is_open)
+        if ended.height:
+            facts = asdict(stage_file(to_result(ended, columns[query]), Path(f"{path}.staged")))
+            messages.append(Message("file", query, DRIVER, facts=facts))
+        if still_open.height:
+            file = None
+            if announced:
+                without_end = still_open.with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+                file = asdict(stage_file(to_result(without_end, columns[query]), Path(f"{path}.open")))
+            messages.append(Message("open", query, DRIVER, facts={"rows": still_open.height, "file": file}))
+        return messages
 
     return write_result

@@ -348,6 +348,13 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
 
 
+def has_open_elements(pipeline: Pipeline, query: str) -> bool:
+    """True if elements of a query's result may come before their end is known."""
+    roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
+    nodes = [node for root in roots for node in numbered(root)]
+    return any(isinstance(node, Coalesce) or getattr(node, "form", "intervals") == "changes" for node in nodes)
+
+
 def is_cut(node: Node) -> bool:
     """True if elements of the output may be cut at the watermark, and go on in the next slice."""
     match node:

@@ -20,9 +20,10 @@ OutputKind = Literal["result", "late", "rejected"]
 
 @dataclass(frozen=True, slots=True)
 class DeliveredFile:
-    """A file that was delivered: a result of query `owner`, or late or rejected rows of stream `owner`.
+    """A file as a batch has left it: a result of query `owner`, or late or rejected rows of stream `owner`.
 
-    Its directory is not part of it: results may be moved with their checkpoint.
+    `rows` are those of the batch, `row_groups` those of the file: later batches may add to both. Its directory is not
+    part of it: results may be moved with their checkpoint.
     """
 
     kind: OutputKind
@@ -31,6 +32,7 @@ class DeliveredFile:
     size: int
     checksum: int
     rows: int
+    row_groups: int
 
 
 class CheckpointChain:

@@ -20,8 +20,9 @@ from strandline.runtime.checkpoint import identity, verify
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords
 from strandline.runtime.checkpoint.spark_log import SparkLog
-from strandline.runtime.checkpoint.verify import ChainLinks, OutputDirectories, Problem, Problems
+from strandline.runtime.checkpoint.verify import ChainLinks, Problem, Problems
 from strandline.runtime.offsets import PipelineOffset
+from strandline.runtime.outputs import OutputDirectories
 
 OUTPUTS: Final = "outputs.json"
 KIND: Final = DocumentKind("outputs", 1)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,15 +18,15 @@ from strandline.core.durable import ChainedLog, sync_directory, write_file
 from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.core.lease import Lease
 from strandline.runtime.checkpoint import verify
-from strandline.runtime.checkpoint.chain import DELIVERED_LOG
+from strandline.runtime.checkpoint.chain import DELIVERED_LOG, DeliveredFile
 from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, batch_of, check_sources, intact_batches, read_outputs
 from strandline.runtime.checkpoint.identity import read_identity
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.replay import keep_for_replay
 from strandline.runtime.checkpoint.spark_log import SparkLog
-from strandline.runtime.checkpoint.verify import OutputDirectories, Problems
+from strandline.runtime.checkpoint.verify import Problems
 from strandline.runtime.offsets import PipelineOffset
-from strandline.runtime.outputs import side_output
+from strandline.runtime.outputs import OutputDirectories, restore_version, side_output, version_of
 
 DISCARDED: Final = "discarded"
 
@@ -108,8 +109,23 @@ def _go_back(path: Path, target: int, outputs: OutputDirectories, sinks: dict[st
         for name in sorted(os.listdir(directory)) if directory.is_dir() else ():
             if name.startswith("part-") and name.endswith(".parquet") and batch_of(name) > target:
                 _move(directory / name, outcome)
+    _shorten_files([DeliveredFile(*line.entry) for line in delivered.lines], outputs, outcome)
     sync_directory(path)
     return outcome
+
+
+def _shorten_files(files: Sequence[DeliveredFile], outputs: OutputDirectories, outcome: Repair) -> None:
+    """Take the rows of discarded batches out of the files that they share with earlier ones."""
+    assert outcome.directory is not None
+    newest = {(file.kind, file.owner): file for file in files}
+    for file in newest.values():
+        path = outputs.path(file)
+        if path is None or not path.exists() or path.stat().st_size == file.size:
+            continue
+        if (version := version_of(file, path)) is not None:
+            shutil.copyfile(path, _target(path, outcome))
+            restore_version(path, version)
+            outcome.moved.append(str(path))
 
 
 def _intact_offsets(path: Path, log: SparkLog, target: int) -> dict[int, PipelineOffset]:
@@ -170,12 +186,15 @@ def _new_directory(path: Path) -> Path:
 
 
 def _move(path: Path, outcome: Repair) -> None:
-    assert outcome.directory is not None
-    target = outcome.directory / f"{len(outcome.moved):05d}-{path.parent.name}-{path.name}"
-    shutil.move(path, target)
+    shutil.move(path, _target(path, outcome))
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path.with_name(f".{path.name}.crc"))
     outcome.moved.append(str(path))
+
+
+def _target(path: Path, outcome: Repair) -> Path:
+    assert outcome.directory is not None
+    return outcome.directory / f"{len(outcome.moved):05d}-{path.parent.name}-{path.name}"
 
 
 def _forget_results(path: Path, lease: Lease, outputs: OutputDirectories) -> Repair:

@@ -8,7 +8,7 @@ One walk through the files finds what is wrong: `verify_chain` raises the first 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, Bat
 from strandline.runtime.checkpoint.replay import last_replayed
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
 from strandline.runtime.offsets import PipelineOffset, SourceOffset
-from strandline.runtime.outputs import side_output
+from strandline.runtime.outputs import OutputDirectories, version_of
 from strandline.runtime.state.store import verify_version
 
 FULL_CHECK_BYTES: Final = 4 * 2**30  # delivered files whose content is read at a start; of the others only the size
@@ -294,28 +294,11 @@ def write_forgotten(checkpoint: Path, files: Sequence[DeliveredFile]) -> None:
     durable.sync_directory(checkpoint)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputDirectories:
-    """Locations of delivered files: results by query, and side outputs. Readers may remove those of `consumed`
-    queries."""
-
-    results: Mapping[str, Path]
-    side_outputs: Path | None
-    consumed: frozenset[str] = frozenset()
-
-    def path(self, file: DeliveredFile) -> Path | None:
-        """Location of a file; None if it is unknown."""
-        if file.kind == "result":
-            directory = self.results.get(file.owner)
-        else:
-            directory = self.side_outputs and side_output(self.side_outputs, file.kind, file.owner)
-        return directory / file.name if directory is not None else None
-
-
-def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None:
-    """Compare every delivered file with its record, and position the log of them after the last batch."""
+def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> list[DeliveredFile]:
+    """Compare every delivered file with its record, and position the log of them after the last batch; returns all
+    entries of it."""
     if chain.record is None:
-        return
+        return []
     lines = read_delivered(chain.path, chain.record)
     count_before = chain.delivered_before(chain.before(chain.record.batch))
     if 0 < count_before <= len(lines):
@@ -324,6 +307,7 @@ def verify_delivered(chain: CheckpointChain, outputs: OutputDirectories) -> None
         raise error
     chain.delivered.verify(*chain.record.delivered)
     chain.delivered.drop(len(lines))  # further files belong to a batch that is replayed
+    return [DeliveredFile(*line.entry) for line in lines]
 
 
 def read_delivered(checkpoint: Path, record: BatchRecord) -> list[durable.LogLine]:
@@ -339,14 +323,20 @@ def read_delivered(checkpoint: Path, record: BatchRecord) -> list[durable.LogLin
 def find_lost_files(
     checkpoint: Path, lines: Sequence[durable.LogLine], outputs: OutputDirectories, full_bytes: int = FULL_CHECK_BYTES
 ) -> Iterator[tuple[DeliveredFile, SinkError]]:
-    """The files that are not there as they were delivered: by size, and by content for the newest ones."""
-    forgotten = read_forgotten(checkpoint)
+    """The files that are not there as they were delivered: by size, and by content for the newest ones.
+
+    The newest file of an owner may have the rows of further batches, which run again.
+    """
+    passed, newest = read_forgotten(checkpoint), set[tuple[str, str]]()
     to_checksum: list[tuple[DeliveredFile, Path]] = []
     for line in reversed(lines):
         file = DeliveredFile(*line.entry)
-        path = outputs.path(file)
-        if path is None or (file.kind, file.owner, file.name) in forgotten:
+        path, key = outputs.path(file), (file.kind, file.owner, file.name)
+        is_newest = key[:2] not in newest
+        newest.add(key[:2])
+        if path is None or key in passed:
             continue
+        passed.add(key)  # what the file was after earlier batches does not matter
         try:
             size = path.stat().st_size
         except OSError:
@@ -355,7 +345,8 @@ def find_lost_files(
                 yield file, _lost(f"{path} is missing, with delivered {what} {file.owner}", "results-missing")
             continue
         if size != file.size:
-            yield file, _altered(path)
+            if not (is_newest and size > file.size and version_of(file, path) is not None):
+                yield file, _altered(path)
             continue
         full_bytes -= size
         if full_bytes > 0:
