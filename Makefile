@@ -27,8 +27,9 @@ attack: $(READY)  ## damage, kills, faults and hostile input, about half an hour
 	$(BIN)/python tests/attack/run.py --seed $(SEED) $(if $(N),--trials $(N)) $(if $(MINUTES),--minutes $(MINUTES)) \
 	  $(foreach kind,$(KINDS),--kind '$(kind)') $(if $(DOCS),--write-docs)
 
-soak: $(READY)  ## 50,000 rows/s on Spark with a kill every two minutes, judged at the end; MINUTES=30 RATE=50000
-	$(BIN)/python tests/attack/soak.py --minutes $(or $(MINUTES),30) --rate $(or $(RATE),50000) --seed $(SEED)
+soak: $(READY)  ## 50,000 rows/s on Spark with a kill every two minutes, judged at the end; MINUTES=30 RATE=50000 FILES=1 per second EVERY=120
+	$(BIN)/python tests/attack/soak.py --minutes $(or $(MINUTES),30) --rate $(or $(RATE),50000) \
+	  --per-second $(or $(FILES),1) --every $(or $(EVERY),120) --seed $(SEED)
 
 house: $(READY)  ## figures of the source tree: sizes, names, the traced run of the README's example
 	$(BIN)/python tests/house.py

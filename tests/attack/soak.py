@@ -1,9 +1,10 @@
 """A run under load that is killed again and again: `make soak MINUTES=30`.
 
 A generator writes files at a given rate of rows per second, `strandline run` follows them on Spark, and all its
-processes are killed every two minutes and started again. In the end the results must be those that DuckDB computes from
-the same files, and neither the memory of all processes nor the number of files in the checkpoint may have grown after
-minute 5.
+processes are killed every two minutes and started again. At random moments DuckDB and pyarrow read the results, which
+must have no row twice and none that was there before and is gone. In the end they must be those that DuckDB computes
+from the same files, and neither the memory of all processes nor the number of files in the checkpoint may have grown
+after minute 5. Result files must be at most two per shard and minute.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ WINDOW_S: Final = 10
 KEYS: Final = 100
 LATE_EVERY: Final = 1_000  # rows; such a row is later than its stream promises
 SETTLED_MINUTES: Final = 5.0
+QUERIES: Final = ("per_key", "few")
 
 SCRIPT: Final = """
 CREATE STREAM t (k BIGINT, v BIGINT, ts BIGINT)
@@ -67,23 +69,66 @@ def rows_of(number: int, rate: int, seed: int) -> pa.Table:
 
 
 class Generator(threading.Thread):
-    """Writes a file per second, each by a rename; then the mark of the end."""
+    """Writes some files per second, each by a rename; then the mark of the end."""
 
-    def __init__(self, directory: Path, rate: int, seconds: int, seed: int) -> None:
+    def __init__(self, directory: Path, rate: int, seconds: int, per_second: int, seed: int) -> None:
         super().__init__(daemon=True)
         self.directory, self.rate, self.seconds, self.seed = directory, rate, seconds, seed
-        self.written = 0
+        self.per_second = per_second
 
     def run(self) -> None:
         began = time.monotonic()
         for number in range(self.seconds):
             table = rows_of(number, self.rate, self.seed)
-            temporary = self.directory / f".{number:06d}"
-            pq.write_table(table, temporary, compression="zstd")
-            time.sleep(max(0.0, began + number - time.monotonic()))
-            os.replace(temporary, self.directory / f"{number:06d}.parquet")
-            self.written = number + 1
+            size = -(-self.rate // self.per_second)
+            for part in range(self.per_second):
+                temporary = self.directory / f".{number:06d}"
+                pq.write_table(table.slice(part * size, size), temporary, compression="zstd")
+                time.sleep(max(0.0, began + number + part / self.per_second - time.monotonic()))
+                os.replace(temporary, self.directory / f"{number:06d}-{part:03d}.parquet")
         (self.directory / "_END").touch()
+
+
+class Reader(threading.Thread):
+    """Reads the results at random moments, as anybody can who has the directory."""
+
+    def __init__(self, directory: Path, seed: int) -> None:
+        super().__init__(daemon=True)
+        self.directory, self.dice = directory, random.Random(seed)
+        self.over = threading.Event()
+        self.reads, self.flaws = 0, list[str]()
+        self._seen = 0
+
+    def run(self) -> None:
+        while not self.over.wait(self.dice.expovariate(0.5)):
+            files = f"{self.directory}/*.parquet"
+            if not list(self.directory.glob("*.parquet")):
+                continue
+            try:
+                if self.dice.random() < 0.5:
+                    with duckdb.connect() as database:
+                        rows, different = _required(
+                            database.execute(
+                                f"SELECT COUNT(*), COUNT(DISTINCT (k, v, valid_from)) FROM read_parquet('{files}')"
+                            ).fetchone()
+                        )
+                else:
+                    table = pq.read_table(self.directory, columns=["k", "v", "valid_from"])
+                    rows, different = table.num_rows, table.group_by(table.column_names).aggregate([]).num_rows
+            except Exception as error:
+                self.flaws.append(f"a reader failed: {error}")
+                continue
+            self.reads += 1
+            if rows != different:
+                self.flaws.append(f"a reader saw {rows - different} rows twice")
+            if rows < self._seen:
+                self.flaws.append(f"a reader saw {rows} rows after {self._seen}")
+            self._seen = rows
+
+
+def _required(row: Any) -> Any:
+    assert row is not None
+    return row
 
 
 # ---- what is observed ------------------------------------------------------------------------------------------------
@@ -148,7 +193,7 @@ def judge(directory: Path) -> list[str]:
     with duckdb.connect() as database:
         database.execute(
             f"""
-            CREATE VIEW rows AS SELECT *, regexp_extract(filename, '(\\d+)\\.parquet', 1)::BIGINT AS second
+            CREATE VIEW rows AS SELECT *, regexp_extract(filename, '(\\d+)-\\d+\\.parquet', 1)::BIGINT AS second
               FROM read_parquet('{directory}/in/*.parquet', filename => true);
             -- A row is late if it is more than two seconds behind: by construction those that are ten behind.
             CREATE VIEW applied AS SELECT k, v, ts FROM rows WHERE ts >= {BEGIN} + second * {SECOND} - 2 * {SECOND};
@@ -210,14 +255,18 @@ def start(directory: Path, log: Any) -> subprocess.Popen[str]:
     )
 
 
-def soak(directory: Path, minutes: float, rate: int, every: float, seed: int) -> tuple[list[str], Watch, int]:
-    """Run, kill, start again, until the input ends; the flaws, what was observed, and the number of kills."""
+def soak(
+    directory: Path, minutes: float, rate: int, per_second: int, every: float, seed: int
+) -> tuple[list[str], Watch, int, int]:
+    """Run, kill, start again, until the input ends; the flaws, what was observed, the numbers of kills and reads."""
     dice = random.Random(seed)
     (directory / "in").mkdir(parents=True)
     (directory / "script.sql").write_text(SCRIPT.format(directory=directory, window=WINDOW_S))
     watch = Watch(directory / "out" / ".strandline")
-    generator = Generator(directory / "in", rate, round(minutes * 60), seed)
+    generator = Generator(directory / "in", rate, round(minutes * 60), per_second, seed)
     generator.start()
+    reader = Reader(directory / "out" / "few", seed)
+    reader.start()
     kills, flaws = 0, []
     with (directory / "log").open("w") as log:
         process = start(directory, log)
@@ -238,25 +287,34 @@ def soak(directory: Path, minutes: float, rate: int, every: float, seed: int) ->
                 flaws.append(f"exit code {process.returncode}: {(directory / 'log').read_text()[-500:]}")
         finally:
             kill_family(process)
+            reader.over.set()
+            reader.join()
+    flaws += reader.flaws[:5]
     text = (directory / "log").read_text()
     if "Traceback" in text or "error[" in text:
         flaws.append(f"an error or a trace on the screen: {text[-500:]}")
-    return flaws, watch, kills
+    return flaws, watch, kills, reader.reads
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=int, default=50_000, help="rows per second")
+    parser.add_argument("--per-second", type=int, default=1, help="files per second")
     parser.add_argument("--every", type=float, default=120.0, help="seconds from kill to kill, about")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="strandline-soak-") as name:
         directory = Path(name)
         began = time.monotonic()
-        flaws, watch, kills = soak(directory, options.minutes, options.rate, options.every, options.seed)
+        flaws, watch, kills, reads = soak(
+            directory, options.minutes, options.rate, options.per_second, options.every, options.seed
+        )
         flaws += judge(directory) if not flaws else []
         taken = (time.monotonic() - began) / 60
+        per_minute = {name: len(list((directory / "out" / name).glob("*.parquet"))) / taken for name in QUERIES}
+    if max(per_minute.values()) > 2 * (os.cpu_count() or 1):
+        flaws.append("too many result files")
     memory, files = watch.peaks("megabytes"), watch.peaks("files")
     if grows(memory):
         flaws.append("memory grows")
@@ -267,6 +325,8 @@ def main() -> int:
         "rows": f"{rows:,} at {options.rate:,} per second",
         "minutes": f"{taken:.1f}",
         "kills": f"{kills}",
+        "reads of results at random moments": f"{reads}",
+        "result files per minute": ", ".join(f"{name} {files:.1f}" for name, files in per_minute.items()),
         "results": "exact" if not flaws else "; ".join(flaws),
         "memory, peak of a run after minute 5": _shown(memory, "MB"),
         "files of the checkpoint, peak of a run": _shown(files, "files"),

@@ -31,7 +31,7 @@ from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
 
 IDENTITY: Final = "queries.json"
-KIND: Final = durable.DocumentKind("identity", 6)
+KIND: Final = durable.DocumentKind("identity", 7)
 
 
 class Checkpoint:
