@@ -175,7 +175,8 @@ class OffsetPlanner:
         if self.shedding_controller is not None:
             assert self.metrics is not None, "the shedding controller goes by the rows taken in"
             self.shedding_controller.observe(time.monotonic(), self.metrics.rows_taken(), left)
-        announced = self.announcements.due()
+        # When everything has ended, nothing is open.
+        announced = () if all(position.ended for position in before.values()) else self.announcements.due()
         if announced:
             after = {n: replace(p, announcements=p.announcements + 1) for n, p in after.items()}
         if after == before:

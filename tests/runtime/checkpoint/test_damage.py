@@ -232,7 +232,7 @@ def test_a_damaged_file_of_many_batches_is_put_back(
     checkpoint = directory / "c" / "q"
     file = sorted((directory / "out" / owner).glob("part-*.parquet"))[-1]
     content = file.read_bytes()
-    file.write_bytes(content[: len(content) // 2] + b"?" + content[len(content) // 2 + 1 :])
+    file.write_bytes(content[:-1])  # without its footer there is no version of it
     assert any(file.name in problem.error.message for problem in examine(checkpoint).problems)
     with pytest.raises(StrandlineError) as caught:
         start(spark_database, directory, live.parent / "in")
