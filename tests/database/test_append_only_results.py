@@ -12,7 +12,7 @@ import duckdb
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from test_results_as_changes import CUT, KEYS, QUERIES, START, STREAMS, advance, rows
+from open_results import CUT, KEYS, QUERIES, START, STREAMS, advance, rows
 
 import strandline as sl
 from strandline.connectors.sinks.parquet_results import open_file, read_stored

@@ -119,6 +119,7 @@ class RunningPipeline:
         self.inputs: PlanningInputs | None = None
         self._checkpoint: Checkpoint | None = None
         self._forgets = False  # whether a sink loses results that are open with its process
+        self._announced = self.metrics.announced  # the watermarks at the last announcements that sinks have, by query
         self._appended = frozenset[str]()  # queries with open elements whose sinks only append
         self.announcements = Announcements(())
         self._columns = {query.name: query.columns for query in physical.queries}
@@ -216,10 +217,10 @@ class RunningPipeline:
         files = self.output_files.publish(report)  # staged rows become part of files with names
         self.metrics.add(report)
         self.output_files.publish_open(report, self.metrics.watermarks(), self.ended)
-        self.announcements.add(report)
         self.results.append(report)
         self.statistics_store.learn(report, self.metrics)
         self._write_to_sinks(report, begins)
+        self._note_announced(report)
         self._record(report, files)  # from here on a restart goes on after the batch
         self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log_batch(report, before, repeated, time.monotonic() - began)
@@ -246,6 +247,11 @@ class RunningPipeline:
             cut = cut_open(table, since, watermark, announced)
             report.opened[query] = table.num_rows - cut.num_rows if not announced else cut.num_rows
             report.results[query], report.rows_out[query] = [cut], cut.num_rows
+
+    def _note_announced(self, report: BatchReport) -> None:
+        """Note what the sinks have of open elements, now that they have it."""
+        self._announced = self.metrics.announced
+        self.announcements.add(report)
 
     def _write_to_sinks(self, report: BatchReport, begins: Mapping[str, Instant]) -> None:
         """Hand the results to the sinks, also those of a batch without rows: the watermark may have advanced."""
@@ -354,7 +360,7 @@ class RunningPipeline:
             return None
         if query in self._appended and watermark < FOREVER:
             # The sink has open elements as they were at the last announcement. They may be so still.
-            announced = self.metrics.announced.get(query, BEFORE_ALL)
+            announced = self._announced.get(query, BEFORE_ALL)
             known = kept.complete_until if query in self.targets else announced
             if known is None:
                 known = BEFORE_ALL
