@@ -168,6 +168,55 @@ class Shapes:
             f"{self.on('x', 'y')} WHERE {self.condition(side + '.')}{self.pick('', ' AND x.i = y.i', ' AND y.i > 0')}"
         )
 
+    def tests_of_pairs(self) -> str:
+        """Semi and anti joins over a join, below it, one after the other, and over a join in the subquery."""
+        word = self.pick("EXISTS", "NOT EXISTS")
+        other = self.pick("x", "y", "y", "x, y")
+        on = self.on(other[0], "z") + (" AND y.b = z.b" if other == "x, y" else "")
+        inner = self.pick(self.table("z"), f"{self.table('z')} JOIN {self.table('w')} ON {self.on('z', 'w')}")
+        test = f"{word} (SELECT 1 FROM {inner} WHERE {on})"
+        pairs = f"{self.table('x')} {self.pick('JOIN', 'JOIN', 'LEFT JOIN')} {self.table('y')} ON {self.on('x', 'y')}"
+        if self.dice.random() < 0.5:
+            return f"SELECT {self.pick('', 'DISTINCT ')}x.i, y.s FROM {pairs} WHERE {test}"
+        tested = f"SELECT x.i, x.s, x.b, x.m, x.d FROM {self.table('x')} WHERE {test.replace('y.', 'x.')}"
+        again = f"x.s {self.pick('IN', 'NOT IN')} (SELECT v.s FROM {self.table('v')} WHERE v.s IS NOT NULL)"
+        return self.pick(
+            f"SELECT t.i, y.b + 1 AS c FROM ({tested}) AS t JOIN {self.table('y')} ON {self.on('t', 'y')}",
+            f"SELECT i, {self.aggregates('')} FROM ({tested}) AS t GROUP BY i",
+            f"SELECT DISTINCT i, s FROM ({tested} AND {again}) AS t",
+        )
+
+    def tests_of_sets(self) -> str:
+        """Semi and anti joins, and joins, over set operations and groups."""
+        operator = self.pick("UNION ALL", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT",
+                             "INTERSECT ALL")  # fmt: skip
+        columns = self.pick("i, s, b, m, d", "i, s, b, m", "i, s, b, m")
+        sides = f"SELECT {columns} FROM {self.table('p')} {operator} SELECT {columns} FROM {self.table('q')}"
+        grouped = f"SELECT i, MAX(b) AS b, MIN(s) AS s, MIN(m) AS m FROM {self.table('p')} GROUP BY i"
+        both = self.pick(sides, sides, grouped)
+        key = self.pick("i", "s", "b")
+        if self.dice.random() < 0.5:
+            test = self.pick("EXISTS", "NOT EXISTS")
+            inner = f"SELECT 1 FROM {self.table('y')} WHERE u.{key} = y.{key}"
+            return f"SELECT {self.pick('', 'DISTINCT ')}u.i, u.s FROM ({both}) AS u WHERE {test} ({inner})"
+        other = f"SELECT {self.pick('', 'DISTINCT ')}{self.pick('i, s, b', 'i, s, b, d')} FROM {self.table('y')}"
+        tables = [f"({both}) AS u", f"({other}) AS y"]
+        self.dice.shuffle(tables)
+        return f"SELECT u.i, y.b, u.s FROM {tables[0]} JOIN {tables[1]} ON u.{key} = y.{key}"
+
+    def outer_chains(self) -> str:
+        """Outer joins one after the other, with inner ones between, and tests of what has no match."""
+        joins, before = [self.table("x")], "x"
+        for alias in "yz":
+            kind = self.pick("LEFT", "LEFT", "FULL", "FULL", "INNER")
+            on = self.on(self.pick(before, "x"), alias)
+            if self.dice.random() < 0.2:
+                on = f"COALESCE({before}.i, 1) = {alias}.i"
+            joins.append(f"{kind} JOIN {self.table(alias)} ON {on}")
+            before = alias
+        where = self.pick("", "", " WHERE z.i IS NULL", " WHERE y.s IS NULL", " WHERE x.i IS NULL", " WHERE y.i > 0")
+        return f"SELECT {self.pick('', 'DISTINCT ')}x.i, y.s, z.b FROM {' '.join(joins)}{where}"
+
     def nested(self) -> str:
         inner = self.pick(
             f"SELECT DISTINCT i, s, b, d, m FROM {self.table('t')}",
@@ -222,6 +271,7 @@ class Shapes:
             self.pairs, self.triples, self.groups_over_join, self.groups_over_join, self.groups_over_union,
             self.windows_over_union, self.same_windows_in_union, self.computed_then_windowed, self.sets, self.chains,
             self.partners, self.marks, self.outer, self.nested, self.granules, self.granules_of_granules, self.ranks,
+            self.tests_of_pairs, self.tests_of_sets, self.outer_chains,
         )  # fmt: skip
         return self.dice.choice(forms)()
 

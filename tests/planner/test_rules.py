@@ -13,9 +13,23 @@ from plan_cases import Case, apply_rule, read_rule_cases
 from rule_testing import differ, made_by, some_streams
 from strandline.core.types import INT
 from strandline.functions.registry import FUNCTIONS
-from strandline.logical.plan import CountWindow, Distinct, Filter, Map, Plan, SessionWindow, Union
+from strandline.logical.expressions import substitute
+from strandline.logical.plan import (
+    Aggregate,
+    CountWindow,
+    Distinct,
+    Filter,
+    Join,
+    Map,
+    OuterJoin,
+    Plan,
+    SemiJoin,
+    SessionWindow,
+    SetOperation,
+    Union,
+)
 from strandline.logical.reference.interpreter import bag
-from strandline.logical.schema import schema
+from strandline.logical.schema import pass_on, rename, schema
 from strandline.logical.tree import sources, transform_up, walk, with_sources
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.rules.window import push_window_below_union
@@ -95,9 +109,69 @@ def map_below_window(plan: Plan) -> Plan:
     return plan
 
 
+def outer_join_rotated(plan: Plan) -> Plan:
+    """What no rule does: outer joins associate whatever their conditions are."""
+    match plan:
+        case OuterJoin(outer_full, q, OuterJoin(inner_full, p, a, b), c):
+            return OuterJoin(inner_full, p, a, OuterJoin(outer_full, q, b, c))
+    return plan
+
+
+def match_before_match(plan: Plan) -> Plan:
+    """What no rule does: an anti join passes a full join."""
+    match plan:
+        case SemiJoin() | OuterJoin() if isinstance(plan.left, OuterJoin):
+            inner = plan.left
+            changed = replace(inner, left=replace(plan, left=inner.left))
+            return changed if schema(changed) == schema(plan) else Map(pass_on(schema(plan)), changed)
+    return plan
+
+
+def match_above_group(plan: Plan) -> Plan:
+    """What no rule does: a group of all is tested instead of its elements."""
+    match plan:
+        case Aggregate(_, _, SemiJoin() as inner):
+            return replace(inner, left=replace(plan, source=inner.left))
+    return plan
+
+
+def join_below_difference(plan: Plan) -> Plan:
+    """What no rule does: EXCEPT of pairs instead of pairs of an EXCEPT, whatever duplicates the other side has."""
+    match plan:
+        case Join(condition, SetOperation(kind, columns, one, two), right) if condition is not None:
+            sides = [
+                Join(substitute(condition, {c.id: value for c, value in rename(schema(side), columns)}), side, right)
+                for side in (one, two)
+            ]
+            return SetOperation(kind, schema(plan), *sides)
+    return plan
+
+
+def distinct_below_full_join(plan: Plan) -> Plan:
+    """What no rule does: a full join of sides without duplicates has none either."""
+    match plan:
+        case Distinct(Map(outputs, OuterJoin() as join)):
+            return Map(outputs, replace(join, left=Distinct(join.left), right=Distinct(join.right)))
+    return plan
+
+
+NULLS = "SELECT CASE WHEN a.i > 0 THEN a.i END AS i FROM s0 [RANGE 7 MICROSECONDS] a"
+THREE = f"SELECT a.i, b.s, c.b FROM {A} LEFT JOIN {B} ON a.i = b.i"
+
+
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
+        (outer_join_rotated, f"{THREE} LEFT JOIN s0 [ROWS 2] c ON COALESCE(b.s, 'a') = c.s"),
+        (outer_join_rotated, f"{THREE} FULL JOIN s0 [ROWS 2] c ON b.s = c.s"),
+        (match_before_match, f"SELECT a.i, b.s FROM {A} FULL JOIN {B} ON a.i = b.i WHERE NOT EXISTS (SELECT 1 FROM "
+                             "s0 [ROWS 2] c WHERE a.s = c.s)"),
+        (match_before_match, f"SELECT a.i, b.s, c.b FROM {A} LEFT JOIN {B} ON COALESCE(a.i, 1) = b.i FULL JOIN "
+                             "s0 [ROWS 2] c ON a.s = c.s"),
+        (match_above_group, f"SELECT COUNT(*) AS n FROM {A} WHERE EXISTS (SELECT 1 FROM {B} WHERE b.i > 0)"),
+        (join_below_difference, f"SELECT d.i, c.b FROM (SELECT i FROM {A} EXCEPT SELECT i FROM s1) AS d JOIN "
+                                "(SELECT i, 1 AS b FROM s0 [ROWS 4] c) AS c ON d.i = c.i"),
+        (distinct_below_full_join, f"SELECT DISTINCT * FROM ({NULLS}) AS x FULL JOIN ({NULLS}) AS y ON x.i = y.i + 1"),
         (filter_below_window, "SELECT i FROM s0 [ROWS 2] WHERE i > 0"),
         (filter_below_window, "SELECT i FROM s0 [PARTITION BY s ROWS 1] WHERE i > 0"),
         (filter_below_window, "SELECT i FROM s0 [SESSION 3 MICROSECONDS] WHERE i > 0"),

@@ -19,7 +19,18 @@ from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
 from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
-from strandline.planner.rules import aggregate, distinct, join, project, pull_up, set_operations, subquery, window
+from strandline.planner.rules import (
+    aggregate,
+    distinct,
+    join,
+    match,
+    outer_join,
+    project,
+    pull_up,
+    set_operations,
+    subquery,
+    window,
+)
 from strandline.planner.rules import filter as filters
 from strandline.planner.stages import PUSH_FILTERS
 
@@ -47,14 +58,30 @@ ALTERNATIVES: Final[tuple[Alternative, ...]] = (
     set_operations.push_map_below_union,
     pull_up.pull_map_above_join,
     pull_up.push_map_below_join,
+    match.push_map_below_match,
+    match.pull_map_above_match,
     # Joins: which first, and which side is the left one.
     join.swap_join,
     join.exchange_in_join,
     join.rotate_join,
+    outer_join.swap_full_join,
+    outer_join.rotate_outer_join,
+    # Semi, anti, mark and left joins, and differences: below a join they make its input smaller, above it fewer
+    # operators have to follow elements that end early.
+    match.push_match_below_join,
+    match.pull_match_above_join,
+    match.exchange_matches,
+    match.push_match_below_set_operation,
+    match.push_match_below_aggregate,
+    match.pull_match_above_aggregate,
+    match.join_below_match_as_semi_join,
+    set_operations.push_join_below_set_operation,
+    set_operations.pull_join_above_set_operation,
     # Duplicates and groups: fewer elements below, or fewer operators that keep them.
     distinct.push_distinct_below_join,
     distinct.pull_distinct_above_join,
     distinct.push_distinct_below_match,
+    match.pull_distinct_above_match,
     distinct.remove_duplicates_early,
     distinct.remove_duplicates_below_semi_join,
     distinct.drop_distinct_below_insensitive,

@@ -12,7 +12,7 @@ from strandline.logical.tree import transform_up
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.prices import Prices
-from strandline.planner.rules import aggregate, distinct, join, project, set_operations, subquery, window
+from strandline.planner.rules import aggregate, distinct, join, outer_join, project, set_operations, subquery, window
 from strandline.planner.rules import filter as filters
 from strandline.planner.rules.prune_columns import prune_columns
 
@@ -63,7 +63,9 @@ FILTERS = RewriteStage(
     (
         filters.merge_filters,
         subquery.mark_as_semi_join,
-        subquery.outer_join_as_join,
+        outer_join.outer_join_as_join,
+        outer_join.outer_join_below_join_as_join,
+        outer_join.outer_join_as_anti_join,
         *PUSH_FILTERS,
         filters.push_filter_below_first_rows,
         filters.limit_rank_by_filter,

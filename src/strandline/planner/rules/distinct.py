@@ -36,29 +36,28 @@ def drop_needless_distinct(plan: Plan) -> Plan | None:
 
 
 def push_distinct_below_join(plan: Plan) -> Plan | None:
-    """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), and δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))).
+    """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))), and the same for ⟕.
 
-    The condition holds for all duplicates of a pair or for none. A map may create new duplicates, so its δ stays.
+    The condition holds for all duplicates of a pair or for none. A map may create new duplicates, so its δ stays. A
+    full join of sides without duplicates may have one: of two elements of NULLs, one unmatched on either side.
     """
     match plan:
-        case Distinct(Join(predicate) | Map(_, Join(predicate))) if not respects_equality(predicate):
-            return None
-        case Distinct(Join(predicate, left, right)) if schema(left) and schema(right):
-            return Join(predicate, _distinct(left), _distinct(right))
-        case Distinct(Map(outputs, Join(predicate, left, right)) as map_) if node_respects_equality(map_):
-            return _changed(plan, Distinct(Map(outputs, Join(predicate, _distinct(left), _distinct(right)))))
+        case Distinct(Join() | OuterJoin(False) as join) if schema(join.left) and schema(join.right):
+            return _without_duplicates(join) if respects_equality(join.predicate) else None
+        case Distinct(Map(outputs, Join() | OuterJoin(False) as join) as map_) if node_respects_equality(map_):
+            if respects_equality(join.predicate):
+                return _changed(plan, Distinct(Map(outputs, _without_duplicates(join))))
     return None
 
 
 def pull_distinct_above_join(plan: Plan) -> Plan | None:
-    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same where the one side has no duplicates anyway."""
+    """δ(L) ⋈ δ(R) = δ(L ⋈ R), and the same for ⟕, and where the one side has no duplicates anyway."""
     match plan:
-        case Join(predicate) if not respects_equality(predicate):
-            return None
-        case Join(predicate, Distinct(left), right) if is_duplicate_free(right):
-            return Distinct(Join(predicate, left, _without_distinct(right)))
-        case Join(predicate, left, Distinct(right)) if is_duplicate_free(left):
-            return Distinct(Join(predicate, left, right))
+        case Join(predicate) | OuterJoin(False, predicate) if respects_equality(predicate):
+            if isinstance(plan.left, Distinct) and is_duplicate_free(plan.right):
+                return Distinct(replace(plan, left=plan.left.source, right=_without_distinct(plan.right)))
+            if isinstance(plan.right, Distinct) and is_duplicate_free(plan.left):
+                return Distinct(replace(plan, right=plan.right.source))
     return None
 
 
@@ -144,6 +143,10 @@ def _ignores_duplicates(plan: Aggregate) -> bool:
     """True if duplicates of elements do not change a grouping."""
     calls = [call for _, call in plan.aggregates]
     return all(call.user is None and (call.distinct or call.function in ("min", "max")) for call in calls)
+
+
+def _without_duplicates(join: Join | OuterJoin) -> Plan:
+    return replace(join, left=_distinct(join.left), right=_distinct(join.right))
 
 
 def _distinct(plan: Plan) -> Plan:

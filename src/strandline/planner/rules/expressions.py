@@ -44,7 +44,7 @@ def respects_equality(expression: Expression | None) -> bool:
         case Call("atan2"):
             return False
         case Call() | Cast() | UserCall():
-            reads_double = any(_has_double(child.type) for child in children(expression))
+            reads_double = any(has_double(child.type) for child in children(expression))
             if reads_double and (isinstance(expression, UserCall) or _shows_signs(expression.type)):
                 return False
     return all(map(respects_equality, children(expression)))
@@ -55,8 +55,9 @@ def node_respects_equality(plan: Plan) -> bool:
     return all(map(respects_equality, expressions(plan)))
 
 
-def _has_double(kind: Type) -> bool:
-    return kind.name == "DOUBLE" or (kind.element is not None and _has_double(kind.element))
+def has_double(kind: Type) -> bool:
+    """True if values of a type may be equal and yet distinguishable."""
+    return kind.name == "DOUBLE" or (kind.element is not None and has_double(kind.element))
 
 
 def _shows_signs(kind: Type) -> bool:

@@ -1,22 +1,17 @@
-"""Rules that turn subqueries and outer joins into joins, and joins into semi joins."""
+"""Rules that turn subqueries into joins, and joins into semi joins."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from strandline.core.types import BOOLEAN
-from strandline.functions.registry import FUNCTIONS
 from strandline.logical.expressions import (
     Call,
-    Cast,
     ColumnRef,
-    Expression,
     Literal,
     columns_of,
     conjunction,
     conjuncts,
 )
-from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Outputs, Plan, SemiJoin
+from strandline.logical.plan import Distinct, Filter, Join, Map, MarkJoin, Outputs, Plan, SemiJoin
 from strandline.logical.properties.keys import has_unique_match
 from strandline.logical.schema import column_ids, filtered, pass_on, schema
 from strandline.planner.rules.expressions import respects_equality
@@ -73,35 +68,3 @@ def mark_as_semi_join(plan: Plan) -> Plan | None:
                     remaining = conjunction(other for other in parts if other != part)
                     return filtered(Map(outputs, SemiJoin(anti, condition, left, right)), remaining)
     return None
-
-
-def outer_join_as_join(plan: Plan) -> Plan | None:
-    """σp(L ⟕ R) = σp(L ⋈ R) where p is not true if all of R is NULL: p rejects unmatched elements.
-
-    A full join may become a left join.
-    """
-    match plan:
-        case Filter(predicate, OuterJoin(full, condition, left, right) as outer):
-            needs_left, needs_right = (
-                any(_is_null_without(part, column_ids(side)) for part in conjuncts(predicate)) for side in (left, right)
-            )
-            if needs_right and (needs_left or not full):
-                return Filter(predicate, Join(condition, left, right))
-            if full and needs_left:
-                return Filter(predicate, replace(outer, full=False))
-            if needs_right:
-                swapped = OuterJoin(False, condition, right, left)
-                return Filter(predicate, Map(pass_on(schema(outer)), swapped))
-    return None
-
-
-def _is_null_without(expression: Expression, columns: frozenset[str]) -> bool:
-    """True if an expression is NULL wherever all of these columns are; a condition then rejects the row."""
-    match expression:
-        case ColumnRef(id, _):
-            return id in columns
-        case Call(function, arguments, _):
-            return FUNCTIONS[function].strict and any(_is_null_without(argument, columns) for argument in arguments)
-        case Cast(operand, _):
-            return _is_null_without(operand, columns)
-    return False
