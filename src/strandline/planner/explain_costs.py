@@ -17,19 +17,23 @@ from strandline.planner.physical.graph import SOURCE
 from strandline.planner.physical.operators import find_keys
 from strandline.planner.physical.plan import Pipeline, numbered, ports
 
-_HEADS: Final = ("rows/s", "CPU ms/s", "state")
+_HEADS: Final = ("rows/s", "CPU ms/s", "state", "", "pattern")
+_FIGURES: Final = 3  # columns of numbers, aligned to the right
 _MAX_NAMES: Final = 4  # streams or columns that are named; of more only the number
 
 
 def show_costs(pipeline: Pipeline, estimates: Estimates) -> str:
-    """The plan with a column of figures to the left, aligned whatever the operators."""
+    """The plan with columns of figures and of update patterns to the left, aligned whatever the operators."""
     table = [(*_HEADS, "")]
     for line in pipeline_lines(pipeline):
         about = _about(line.about, estimates)
-        table.append((*(_cells(about) if about is not None else ("", "", "")), line.text))
+        figures = _cells(about) if about is not None else ("",) * _FIGURES
+        table.append((*figures, line.state, line.pattern, line.text))
     widths = [max(len(row[column]) for row in table) for column in range(len(_HEADS))]
     return "\n".join(
-        "  ".join([*(cell.rjust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+        "  ".join(
+            [*map(str.rjust, row[:_FIGURES], widths), *map(str.ljust, row[_FIGURES:-1], widths[_FIGURES:]), row[-1]]
+        ).rstrip()
         for row in table
     )
 

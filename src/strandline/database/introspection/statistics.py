@@ -51,10 +51,17 @@ class OperatorStatistics:
 
 @dataclass(frozen=True, slots=True)
 class EdgeStatistics:
-    """Statistics of an edge from a stream (`source:name`) or an operator to the next one, or to the result."""
+    """Statistics of an edge from a stream (`source:name`) or an operator to the next one, or to the result.
+
+    `pattern` is the update pattern of its elements, `form` how one is sent whose end is not known, and `state` how the
+    operator at its end keeps them.
+    """
 
     begin: str
     end: str
+    form: str
+    pattern: str
+    state: str
     rows: int
     measured: EdgeMetrics
 
@@ -100,10 +107,10 @@ class QueryStatistics:
              show_number(o.cost_us), show_number(o.state_rows))
             for o in self.operators
         ]  # fmt: skip
-        flow = ("from", "to", "rows", "rate", "length", "granule", "distinct")
+        flow = ("from", "to", "form", "pattern", "state", "rows", "rate", "length", "granule", "distinct")
         edges = [
-            (e.begin, e.end, show_number(e.rows), show_number(e.rate), show_number(e.length), show_number(e.granule),
-             show_distinct(e.distinct) or "")
+            (e.begin, e.end, e.form, e.pattern, e.state, show_number(e.rows), show_number(e.rate),
+             show_number(e.length), show_number(e.granule), show_distinct(e.distinct) or "")
             for e in self.edges
         ]  # fmt: skip
         return f"{TextTable.text(done, operators)}\n\n{TextTable.text(flow, edges)}"
@@ -189,7 +196,9 @@ def _edges(
         status = counters.statuses.get(begin.removeprefix(SOURCE)) if begin.startswith(SOURCE) else None
         if status is not None and status.rows and metrics.starts is None:
             metrics = EdgeMetrics(starts_of(status), metrics.lengths, metrics.granules, metrics.values)
-        yield EdgeStatistics(begin, end, counters.passed(begin), metrics)
+        sent, target = counters.flow.edges[begin], counters.flow.steps.get(end)
+        state = target.state if target is not None else ""
+        yield EdgeStatistics(begin, end, sent.form, sent.pattern, state, counters.passed(begin), metrics)
 
 
 def show_distinct(values: Mapping[str, float]) -> str | None:

@@ -188,7 +188,7 @@ def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ..
     for statistics in (query.statistics() for query in queries):
         for e in statistics.edges:
             flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
-            yield (statistics.query, e.begin, e.end, *flow)
+            yield (statistics.query, e.begin, e.end, e.form, e.pattern, e.state or None, *flow)
 
 
 def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
@@ -222,8 +222,8 @@ TABLES: Final[dict[str, SystemTable]] = {
         _operators,
     ),
     "sys.edges": _table(
-        "query VARCHAR, source VARCHAR, target VARCHAR, elements BIGINT, rate DOUBLE, distance DOUBLE, length DOUBLE, "
-        "granule DOUBLE, distinct_values VARCHAR",
+        "query VARCHAR, source VARCHAR, target VARCHAR, form VARCHAR, pattern VARCHAR, state VARCHAR, "
+        "elements BIGINT, rate DOUBLE, distance DOUBLE, length DOUBLE, granule DOUBLE, distinct_values VARCHAR",
         _edges,
     ),
     "sys.metrics": _table("query VARCHAR, name VARCHAR, stream VARCHAR, value DOUBLE, text VARCHAR", _metrics),

@@ -8,31 +8,41 @@ from dataclasses import dataclass
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.operators import show_node
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, sources
+from strandline.planner.physical.update_pattern import Edge, describe_edges, show_state
 
 
 @dataclass(frozen=True, slots=True)
 class PlanLine:
     """A line of a plan, and what it is about: a step, by its name (`f1.0`), a stream that is read (`source:name`) or a
-    fragment that sends its output on (`f1`)."""
+    fragment that sends its output on (`f1`); the structures of its state, and the update pattern of what it sends."""
 
     text: str
     about: str | None = None
+    state: str = ""
+    pattern: str = ""
 
 
 def show_pipeline(pipeline: Pipeline) -> str:
     """All fragments, stage by stage; a stage begins after an exchange."""
-    return "\n".join(line.text for line in pipeline_lines(pipeline))
+    table = [("state", "pattern", ""), *((line.state, line.pattern, line.text) for line in pipeline_lines(pipeline))]
+    widths = [max(len(row[column]) for row in table) for column in (0, 1)]
+    return "\n".join(
+        f"{state.ljust(widths[0])}  {pattern.ljust(widths[1])}  {text}".rstrip() for state, pattern, text in table
+    )
 
 
 def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
+    """The lines of a plan, each with what EXPLAIN shows beside it."""
     lines: list[PlanLine] = []
+    edges = describe_edges(pipeline)
     feeders = {f.route.port: f.id for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
     for stage in range(pipeline.stages + 1):
         where = "at the sources" if stage == 0 else f"in {pipeline.shards} shards"
         lines.append(PlanLine(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
-            lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
-            lines += _show_operators(fragment, feeders)
+            sent = str(edges[fragment.id])
+            lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id, pattern=sent))
+            lines += _show_operators(fragment, feeders, edges)
     return lines
 
 
@@ -53,7 +63,7 @@ def show_exchange(route: physical.ExchangeTo) -> str:
             return "exchange to a single shard"
 
 
-def _show_operators(fragment: Fragment, feeders: Mapping[str, str]) -> Iterator[PlanLine]:
+def _show_operators(fragment: Fragment, feeders: Mapping[str, str], edges: Mapping[str, Edge]) -> Iterator[PlanLine]:
     """The tree of a fragment; a subtree that occurs twice runs once and is shown once."""
     numbering = numbers(fragment.root)
     shown: set[int] = set()
@@ -61,11 +71,13 @@ def _show_operators(fragment: Fragment, feeders: Mapping[str, str]) -> Iterator[
     def show(node: Node, depth: int) -> Iterator[PlanLine]:
         text = "  " * depth + show_node(node, feeders)
         if isinstance(node, physical.Input):
-            yield PlanLine(text, node.name if node.name.startswith("source:") else None)
+            about = node.name if node.name.startswith("source:") else None
+            yield PlanLine(text, about, pattern=str(edges[about or feeders[node.name]]))
         elif (number := numbering[node]) in shown:
             yield PlanLine(f"{text}, as above")
         else:
-            yield PlanLine(text, f"{fragment.id}.{number}")
+            step = f"{fragment.id}.{number}"
+            yield PlanLine(text, step, show_state(node), str(edges[step]))
             shown.add(number)
             for source in sources(node):
                 yield from show(source, depth + 1)

@@ -9,6 +9,7 @@ from typing import Any
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.operators import show_node
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
+from strandline.planner.physical.update_pattern import describe_edges, show_state
 
 SOURCE = "source:"
 
@@ -17,7 +18,7 @@ SOURCE = "source:"
 class GraphNode:
     """One operator: its kind, its description, and its inputs: other steps, or streams (`source:name`).
 
-    `fragment` and `number` locate its counters.
+    `fragment` and `number` locate its counters. `state` names the structures in which it keeps rows.
     """
 
     fragment: str
@@ -25,13 +26,24 @@ class GraphNode:
     kind: str
     text: str
     inputs: tuple[str, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class GraphEdge:
+    """What leaves a step or a stream: the form of its elements, and their update pattern."""
+
+    form: str
+    pattern: str
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorGraph:
-    """The steps by name, and for each query the steps that output its result and the streams that it reads."""
+    """The steps by name, what leaves each of them and each stream, and for each query the steps that output its result
+    and the streams that it reads."""
 
     steps: Mapping[str, GraphNode]
+    edges: Mapping[str, GraphEdge]
     results: Mapping[str, tuple[str, ...]]
     streams: Mapping[str, tuple[str, ...]]
 
@@ -41,8 +53,9 @@ class OperatorGraph:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OperatorGraph:
         steps = {name: GraphNode(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
+        edges = {name: GraphEdge(**edge) for name, edge in data["edges"].items()}
         results = {query: tuple(names) for query, names in data["results"].items()}
-        return OperatorGraph(steps, results, {query: tuple(names) for query, names in data["streams"].items()})
+        return OperatorGraph(steps, edges, results, {query: tuple(names) for query, names in data["streams"].items()})
 
 
 def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
@@ -63,7 +76,10 @@ def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
         for number, node in enumerate(numbered(fragment.root)):
             inputs = tuple(name_of(fragment, source) for source in sources(node))
             words = show_node(node, {})
-            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs)
+            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs, show_state(node))
         if isinstance(fragment.route, physical.ResultOf):
             results[fragment.route.query] += (name_of(fragment, fragment.root),)
-    return OperatorGraph(steps, results, {query.name: tuple(sorted(query.streams)) for query in pipeline.queries})
+    described = describe_edges(pipeline)
+    edges = {name: GraphEdge(edge.form, edge.pattern.value) for name, edge in described.items()}
+    streams = {query.name: tuple(sorted(query.streams)) for query in pipeline.queries}
+    return OperatorGraph(steps, edges, results, streams)
