@@ -1,1 +1,1 @@
-"""Properties of logical plans: time, keys, update patterns."""
+"""Properties of logical plans: time and keys."""
