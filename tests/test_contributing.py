@@ -154,7 +154,7 @@ print(functions()["bit_length"])
 
 def test_explain_knows_its_cost_and_the_shell_its_line(function_tree: Path) -> None:
     shown = run(function_tree, "-c", EXPLAINED)
-    cheap, chosen, dear = map(float, re.findall(r"([\d.]+) +Project y := ", shown))
+    cheap, chosen, dear = map(float, re.findall(r"([\d.]+) +MON +Project y := ", shown))
     assert cheap < chosen < dear, "octet_length costs next to nothing and length 15 ns"
     assert shown.endswith("The number of bits in UTF-8.\n")
 
@@ -243,7 +243,7 @@ with sl.connect(engine="local") as database:
 
 def test_explain_has_the_estimates_of_the_operator(operator_tree: Path) -> None:
     shown = run(operator_tree, "-c", ESTIMATED)
-    assert re.search(r"[\d.]+ +grows +UnboundedDistinct\n", shown), shown
+    assert re.search(r"[\d.]+ +grows +hash +MON +UnboundedDistinct\n", shown), shown
     assert "1,000 distinct values of x" in shown, shown
 
 

@@ -18,10 +18,13 @@ from rule_queries import shaped_question
 from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.core.types import INT, VARCHAR
 from strandline.logical.plan import Plan
+from strandline.logical.reference.interpreter import bag
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical.edges import describe_edges
 from strandline.planner.physical.lowering import lower
+from strandline.planner.physical.operators import show_state
 from strandline.planner.physical.plan import Fragment, Pipeline, ResultOf, numbered
-from strandline.planner.physical.update_pattern import UpdatePattern, describe_edges, show_state
+from strandline.planner.physical.update_pattern import UpdatePattern
 from strandline.planner.stages import optimize
 from strandline.runtime.stage import FragmentRunner, StageOutput, operator_for
 from strandline.runtime.state.keyed_log import KeyedLog
@@ -51,7 +54,7 @@ class Edge:
 
     def add(self, frame: pl.DataFrame) -> None:
         for payload, start, end in elements_of(frame):
-            key = repr(payload), start
+            key = repr(bag([payload])), start  # which of two zeros stands for a group is undefined
             if end == OPEN:
                 self.open[key] += 1
             else:
@@ -159,7 +162,7 @@ def draw(dice: Random) -> tuple[Question, Plan]:
 def test_what_is_said_of_edges_is_true_of_the_elements_that_they_carry() -> None:
     counterexamples: Counter[UpdatePattern] = Counter()
     patterns: Counter[UpdatePattern] = Counter()
-    for seed in range(examples(150)):
+    for seed in range(examples(110)):
         dice = Random(seed)
         asked, plan = draw(dice)
         try:

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.operators import show_node
+from strandline.planner.physical.edges import Edge, describe_edges
+from strandline.planner.physical.operators import show_node, show_state
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, sources
-from strandline.planner.physical.update_pattern import Edge, describe_edges, show_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +23,14 @@ class PlanLine:
 
 
 def show_pipeline(pipeline: Pipeline) -> str:
-    """All fragments, stage by stage; a stage begins after an exchange."""
-    table = [("state", "pattern", ""), *((line.state, line.pattern, line.text) for line in pipeline_lines(pipeline))]
-    widths = [max(len(row[column]) for row in table) for column in (0, 1)]
-    return "\n".join(
-        f"{state.ljust(widths[0])}  {pattern.ljust(widths[1])}  {text}".rstrip() for state, pattern, text in table
-    )
+    """All fragments, stage by stage; a stage begins after an exchange. An operator is followed by its update pattern
+    and the structures of its state."""
+    return "\n".join(_with_facts(line) for line in pipeline_lines(pipeline))
+
+
+def _with_facts(line: PlanLine) -> str:
+    facts = ", ".join(filter(None, (line.pattern, line.state)))
+    return f"{line.text}  [{facts}]" if facts else line.text
 
 
 def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
@@ -40,8 +42,7 @@ def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
         where = "at the sources" if stage == 0 else f"in {pipeline.shards} shards"
         lines.append(PlanLine(f"stage {stage}, {where}"))
         for fragment in pipeline.at(stage):
-            sent = str(edges[fragment.id])
-            lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id, pattern=sent))
+            lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
             lines += _show_operators(fragment, feeders, edges)
     return lines
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.operators import show_node
+from strandline.planner.physical.edges import describe_edges
+from strandline.planner.physical.operators import show_node, show_state
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
-from strandline.planner.physical.update_pattern import describe_edges, show_state
 
 SOURCE = "source:"
 

@@ -1,8 +1,8 @@
-"""Facts of the planner about each physical operator: its text in EXPLAIN, its output, its state and work, its keys."""
+"""Facts of the planner about each physical operator: text in EXPLAIN, lifetimes, structures, output, cost and keys."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -12,7 +12,9 @@ from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical import update_pattern
 from strandline.planner.physical.plan import Node, schema, sources
+from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
     in_skyband,
@@ -86,6 +88,79 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
 
 def _show_form(form: physical.StreamForm) -> str:
     return "" if form == "intervals" else ", as changes"
+
+
+def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
+    """The lifetimes of the elements that an operator sends, from those of its inputs."""
+    match node:
+        case physical.Filter() | physical.Project() | physical.Repeat() | physical.SamplingRate():
+            return below[0]
+        case physical.Reorder() | physical.FirstOccurrence() | physical.TopKPrefilter() | physical.Exchange():
+            return below[0]
+        case physical.TimeWindow(range_us, slide_us):
+            return update_pattern.windowed(below[0], range_us, slide_us)
+        case physical.AlignTime(granule_us):
+            return update_pattern.aligned(below[0], granule_us)
+        case physical.Split(length_us):
+            # An element that may never end has ever more parts: how many come with an end depends on the batches.
+            bounded = below[0].duration_us is not None and below[0] != ENDLESS
+            return update_pattern.lasting(length_us) if bounded else UNKNOWN
+        case physical.ChangeStream() | physical.InsertStream():
+            return INSTANTS
+        case physical.UnionAll():
+            return update_pattern.merged(below)
+        case physical.HashJoin():
+            return INSTANTS if INSTANTS in below else update_pattern.meeting(below)
+        case physical.OuterHashJoin(kind):
+            preserved = below if kind == "full" else below[:1]
+            if all(side == INSTANTS for side in preserved):
+                return INSTANTS
+            return update_pattern.meeting(below) if kind == "semi" else UNKNOWN
+        case physical.Distinct():
+            return update_pattern.meeting(below)
+        case physical.IncrementalAggregate(keys):  # without keys there is a group even over nothing
+            return INSTANTS if keys and below[0] == INSTANTS else UNKNOWN
+        case physical.TopK() | physical.Rank():
+            return INSTANTS if below[0] == INSTANTS else UNKNOWN
+        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce():
+            return UNKNOWN
+        case physical.Input():
+            raise AssertionError("the lifetimes of an input are those of what is sent to it")
+        case _:
+            assert_never(node)
+
+
+def show_state(node: Node) -> str:
+    """The structures in which an operator keeps rows between batches; nothing, if it keeps none.
+
+    queue   by start or by end: what is due is taken from the front
+    hash    by key, in segments that are dropped when all of their elements have ended
+    keyed   by key; the rows of a key are replaced by newer ones
+    panes   sums of the elements of a group that end together, by their end
+    held    all rows are written again in every batch
+    """
+    replaced = "keyed" if getattr(node, "form", "intervals") == "changes" else "held"
+    match node:
+        case physical.Reorder() | physical.TopK() | physical.Rank() | physical.ChangeStream() | physical.Split():
+            return "queue"
+        case physical.HashJoin() | physical.FirstOccurrence():
+            return "hash"
+        case physical.OuterHashJoin("semi"):
+            return "hash + keyed + queue"
+        case physical.OuterHashJoin("mark") if replaced == "held":
+            return "hash + held + keyed + queue"
+        case physical.OuterHashJoin():
+            return f"hash + {replaced} + queue"
+        case physical.Distinct():
+            return "keyed + queue"
+        case physical.IncrementalAggregate():
+            return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
+        case physical.CountWindow():
+            return replaced
+        case physical.SessionWindow() | physical.Coalesce():
+            return "held"
+        case _:
+            return ""
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:

@@ -1,0 +1,57 @@
+"""The edges of a physical plan: the form in which each carries elements, and its update pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.operators import derive_lifetimes
+from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbers, sources
+from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
+
+# They treat every row by itself, so they send the form that they get.
+_PASSES_FORM_ON = (physical.Filter, physical.Project, physical.Repeat, physical.UnionAll, physical.Exchange)
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What an operator, or a stream, sends."""
+
+    lifetimes: Lifetimes
+    form: StreamForm = "intervals"
+
+    @property
+    def pattern(self) -> UpdatePattern:
+        return self.lifetimes.pattern
+
+    def __str__(self) -> str:
+        return self.pattern.value + ("±" if self.form == "changes" else "")
+
+
+def describe_edges(pipeline: Pipeline) -> dict[str, Edge]:
+    """The edges of a plan by where they begin: an operator (`f1.0`), a stream that is read (`source:name`), or a
+    fragment that sends its output on (`f1`)."""
+    edges = {f"source:{stream.name}": Edge(KNOWN if stream.has_intervals else INSTANTS) for stream in pipeline.streams}
+    by_port = dict(edges)
+    for fragment in pipeline.fragments:
+        described: dict[Node, Edge] = {}
+        for node, number in numbers(fragment.root).items():
+            below = [by_port[s.name] if isinstance(s, physical.Input) else described[s] for s in sources(node)]
+            lifetimes = derive_lifetimes(node, [edge.lifetimes for edge in below])
+            described[node] = edges[f"{fragment.id}.{number}"] = Edge(lifetimes, _derive_form(node, below))
+        root = fragment.root
+        sent = by_port[root.name] if isinstance(root, physical.Input) else described[root]
+        edges[fragment.id] = sent
+        if isinstance(fragment.route, physical.ExchangeTo):
+            by_port[fragment.route.port] = sent
+    return edges
+
+
+def _derive_form(node: Node, below: Sequence[Edge]) -> StreamForm:
+    if isinstance(node, physical.Coalesce):
+        return "changes"
+    if isinstance(node, _PASSES_FORM_ON):
+        return "changes" if any(edge.form == "changes" for edge in below) else "intervals"
+    form: StreamForm = getattr(node, "form", "intervals")
+    return form
