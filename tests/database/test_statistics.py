@@ -378,6 +378,22 @@ def test_streams_queries_edges_and_metrics_are_tables(database: Database) -> Non
     assert listed(database, "SELECT stream, value FROM sys.metrics WHERE name = 'rows_in'") == [("a", 40.0)]
 
 
+def test_edges_say_how_their_elements_leave(database: Database) -> None:
+    """A window is first in first out, its groups are not; the sink of this query takes changes."""
+    query = database.sql("SELECT k, COUNT(*) AS n FROM a WINDOW(RANGE 1 SECOND) GROUP BY k", name="counts")
+    give(database, query, ROWS)
+    edges = """SELECT o.kind, e.form, e.pattern, e.state FROM sys.edges e JOIN sys.operators o ON o.step = e.source
+      WHERE e.query = 'counts' ORDER BY o.step"""
+    assert listed(database, edges) == [
+        ("Project", "intervals", "MON", None),
+        ("TimeWindow", "intervals", "WKS", "queue"),
+        ("Reorder", "intervals", "WKS", "keyed + queue"),
+        ("IncrementalAggregate", "changes", "STR", None),
+        ("Project", "changes", "STR", None),
+        ("Read", "intervals", "MON", None),
+    ]
+
+
 def test_the_whole_language_works_over_them(database: Database) -> None:
     first, second = database.sql(GROUPED), database.sql("SELECT k FROM a WINDOW(RANGE 1 SECOND) WHERE k > 3")
     give(database, first, ROWS)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import TypeGuard
 
 import pytest
 
 from plan_cases import Case, plan_queries
 from strandline.core.types import INT
-from strandline.logical.plan import Join, Plan, SemiJoin
+from strandline.logical.plan import Distinct, Join, Plan, SemiJoin
 from strandline.logical.reference.interpreter import snapshot
 from strandline.logical.tree import walk
 from strandline.planner.alternatives import neighbours
@@ -97,11 +98,11 @@ TEST_FIRST = (
 )
 
 
-def chosen(text: str, rates: tuple[float, float, float]) -> Plan:
-    """The plan of a query where the three links have these rates, and 1,000 values each."""
+def chosen(text: str, rates: tuple[float, float, float], values: int = 1000) -> Plan:
+    """The plan of a query where the three links have these rates, and so many values each."""
     declarations = "\n".join(
-        f"CREATE STREAM l{number} (v BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts "
-        f"WITH (rate = {rate}, distinct(v) = 1000);"
+        f"CREATE STREAM l{number} (v BIGINT, w BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts "
+        f"WITH (rate = {rate}, distinct(v) = {values}, distinct(w) = 10);"
         for number, rate in enumerate(rates, start=1)
     )
     [query] = plan_queries(Case(Path(), declarations, "", text, ())).queries
@@ -119,3 +120,20 @@ def test_an_anti_join_stands_where_it_is_cheaper(text: str) -> None:
     little: elements that end early are followed by fewer operators."""
     assert not anti_join_is_last(chosen(text, (1000, 1000, 1000)))
     assert anti_join_is_last(chosen(text, (1000, 1000, 0.01)))
+
+
+DISTINCT_PAIRS = f"SELECT DISTINCT a.v, a.w AS x, c.w AS y FROM l1 {LONG} a JOIN l3 {LONG} c ON a.v = c.v"
+
+
+def test_duplicates_are_removed_where_it_is_cheaper() -> None:
+    """Below the join where there are many of them; then no pair occurs twice. Above it where there are few."""
+    few_values = chosen(DISTINCT_PAIRS, (1000, 1, 1000))
+    assert sum(isinstance(node, Distinct) for node in walk(few_values)) == 2
+    assert all(any(isinstance(n, Distinct) for n in walk(join.left)) for join in walk(few_values) if is_join(join))
+    many_values = chosen(DISTINCT_PAIRS, (1000, 1, 1000), values=1_000_000)
+    assert sum(isinstance(node, Distinct) for node in walk(many_values)) == 1
+    assert not any(isinstance(n, Distinct) for join in walk(many_values) if is_join(join) for n in walk(join))
+
+
+def is_join(plan: Plan) -> TypeGuard[Join]:
+    return isinstance(plan, Join)

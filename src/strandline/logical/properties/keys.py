@@ -72,6 +72,10 @@ def keys(plan: Plan) -> Keys:
 def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -> Keys:
     of_left, of_right = keys(left), keys(right)
     candidates = [one | two for one, two in product(of_left, of_right)]
+    if both:  # of two columns that are equal in every element one is enough
+        pairs = _across(predicate, left)
+        candidates += [key - {two for one, two in pairs if one in key} for key in candidates]
+        candidates += [key - {one for one, two in pairs if two in key} for key in candidates]
     if has_unique_match(predicate, left, right):
         candidates += of_left
     if both and has_unique_match(predicate, right, left):
@@ -81,9 +85,14 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
     """True if an element of the left has at most one match: the condition fixes a key of the right."""
+    return determines(right, [two for _, two in _across(predicate, left)])
+
+
+def _across(predicate: Expression | None, left: Plan) -> list[Pair]:
+    """The columns of the left and of the right that a condition sets equal."""
     own = column_ids(left)
-    fixed = [two if one in own else one for one, two in _pairs(predicate) if (one in own) != (two in own)]
-    return determines(right, fixed)
+    pairs = [(one, two) if one in own else (two, one) for one, two in _pairs(predicate)]
+    return [(one, two) for one, two in pairs if one in own and two not in own]
 
 
 def _combined(plan: logical.SetOperation) -> Keys:

@@ -26,7 +26,7 @@ class GraphNode:
     kind: str
     text: str
     inputs: tuple[str, ...]
-    state: str
+    state: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class OperatorGraph:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> OperatorGraph:
         steps = {name: GraphNode(**{**step, "inputs": tuple(step["inputs"])}) for name, step in data["steps"].items()}
-        edges = {name: GraphEdge(**edge) for name, edge in data["edges"].items()}
+        edges = {name: GraphEdge(**edge) for name, edge in data.get("edges", {}).items()}
         results = {query: tuple(names) for query, names in data["results"].items()}
         return OperatorGraph(steps, edges, results, {query: tuple(names) for query, names in data["streams"].items()})
 

@@ -38,15 +38,15 @@ def drop_needless_distinct(plan: Plan) -> Plan | None:
 def push_distinct_below_join(plan: Plan) -> Plan | None:
     """δ(L ⋈ R) = δ(L) ⋈ δ(R), rule (10.6), δ(μ(L ⋈ R)) = δ(μ(δ(L) ⋈ δ(R))), and the same for ⟕.
 
-    The condition holds for all duplicates of a pair or for none. A map may create new duplicates, so its δ stays. A
+    The condition holds for all duplicates of a pair or for none. A map may create new duplicates, then its δ stays. A
     full join of sides without duplicates may have one: of two elements of NULLs, one unmatched on either side.
     """
     match plan:
         case Distinct(Join() | OuterJoin(False) as join) if schema(join.left) and schema(join.right):
             return _without_duplicates(join) if respects_equality(join.predicate) else None
-        case Distinct(Map(outputs, Join() | OuterJoin(False) as join) as map_) if node_respects_equality(map_):
-            if respects_equality(join.predicate):
-                return _changed(plan, Distinct(Map(outputs, _without_duplicates(join))))
+        case Distinct(Map(outputs, Join() | OuterJoin(False) as join) as map_) if outputs:
+            if respects_equality(join.predicate) and node_respects_equality(map_):
+                return _changed(plan, _distinct(Map(outputs, _without_duplicates(join))))
     return None
 
 
@@ -67,10 +67,10 @@ def push_distinct_below_match(plan: Plan) -> Plan | None:
     match plan:
         case Distinct(SemiJoin() | MarkJoin() as match_) if schema(match_.left) and node_respects_equality(match_):
             return replace(match_, left=_distinct(match_.left))
-        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_):
+        case Distinct(Map(outputs, SemiJoin() | MarkJoin() as match_) as map_) if outputs:
             if not (node_respects_equality(match_) and node_respects_equality(map_)):
                 return None
-            return _changed(plan, Distinct(Map(outputs, replace(match_, left=_distinct(match_.left)))))
+            return _changed(plan, _distinct(Map(outputs, replace(match_, left=_distinct(match_.left)))))
     return None
 
 
