@@ -121,9 +121,14 @@ def first_in_first_out(edge: Edge) -> bool:
     return all(max(ends[one]) <= min(ends[two]) for one, two in pairwise(sorted(ends)))
 
 
+def comes_once(edge: Edge) -> bool:
+    """No element is sent without its end."""
+    return not edge.replaced and not +edge.open
+
+
 def ends_are_known(edge: Edge, other: Edge) -> bool:
-    """No element is sent without its end, and its end does not depend on when it was sent."""
-    return not edge.replaced and not +edge.open and edge.whole == other.whole
+    """The elements, and so their ends, do not depend on when they are sent."""
+    return edge.whole == other.whole
 
 
 def check(pipeline: Pipeline, one: Run, two: Run) -> Iterator[tuple[str, UpdatePattern]]:
@@ -132,25 +137,24 @@ def check(pipeline: Pipeline, one: Run, two: Run) -> Iterator[tuple[str, UpdateP
     for name, described in describe_edges(pipeline).items():
         if name not in one.edges and name not in two.edges:
             continue
-        pattern = described.pattern
         edge, other = one.edges[name], two.edges[name]
-        if pattern is MONOTONIC:
-            assert nothing_is_taken_back(edge), name
-        elif nothing_is_taken_back(edge):
-            continue
-        if pattern is WEAKEST:
-            assert first_in_first_out(edge), name
-            yield name, pattern
-        if pattern is WEAK and not first_in_first_out(edge):
-            yield name, pattern
-        if pattern is not STRICT:
-            assert not edge.replaced and not +edge.open, name
-            # A top-k filter before the window drops what it can, batch by batch.
-            assert prefiltered or ends_are_known(edge, other), name
-        elif not ends_are_known(edge, other):
-            yield name, pattern
-        if described.form == "intervals":
-            assert not edge.replaced and not +edge.open, name
+        assert not +edge.open, f"{name}: what was sent without an end has one at the end of time"
+        assert described.form == "changes" or comes_once(edge), name
+        match described.pattern:
+            case UpdatePattern.MONOTONIC:
+                assert nothing_is_taken_back(edge), name
+            case UpdatePattern.WEAKEST:
+                assert first_in_first_out(edge), name
+                if not nothing_is_taken_back(edge):
+                    yield name, WEAKEST
+            case UpdatePattern.WEAK:
+                if not first_in_first_out(edge):
+                    yield name, WEAK
+            case UpdatePattern.STRICT:
+                if not (ends_are_known(edge, other) and comes_once(edge)):
+                    yield name, STRICT
+        # A top-k filter before the window drops what it can, batch by batch.
+        assert described.pattern is STRICT or prefiltered or ends_are_known(edge, other), name
 
 
 def draw(dice: Random) -> tuple[Question, Plan]:
