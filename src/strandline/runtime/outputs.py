@@ -1,9 +1,9 @@
 """The files that the driver delivers with a batch: results of queries, and late and rejected rows of streams.
 
 The rows of many batches share a file, named by its first batch. It grows by row groups: a longer version of it is
-written beside it, made durable, and takes its name. So a reader sees all of a batch or nothing of it, each row in one
-file for ever, and a footer that was read before still fits. What is before the footer never changes: the version after
-any earlier batch can be read from a later one (docs/decisions/0022).
+written beside it, made durable, and takes its name. So a reader sees all of a batch or nothing of it, each row always
+in the same file, and a footer that was read before still fits. What is before the footer never changes: the version
+after any earlier batch can be read from a later one (docs/decisions/0022).
 """
 
 from __future__ import annotations
