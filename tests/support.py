@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import polars as pl
@@ -48,6 +49,7 @@ from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
+from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import StreamForm
 from strandline.planner.stages import optimize
@@ -195,7 +197,8 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 @dataclass(frozen=True)
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
-    and the form of the output, and whether it is computed by panes, for operators that have a choice.
+    and the form of the output, and whether it is computed by panes, for operators that have a choice. `changes` are the
+    inputs, by position, that come in the form of changes.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -206,15 +209,23 @@ class Slicing:
     backwards: bool = False
     form: StreamForm = "intervals"
     panes: bool = False
+    changes: tuple[bool, bool] = (False, False)
+
+    @property
+    def input_forms(self) -> tuple[StreamForm, StreamForm]:
+        left, right = self.changes
+        return "changes" if left else "intervals", "changes" if right else "intervals"
 
 
 WHOLE = Slicing()
 
 
-def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
+def slicings(low: int = -25, high: int = 60, takes_changes: bool = False) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
-    return st.builds(Slicing, cuts, carry, st.booleans(), st.sampled_from(get_args(StreamForm)), st.booleans())
+    forms = st.sampled_from(get_args(StreamForm))
+    inputs = st.tuples(st.booleans(), st.booleans()) if takes_changes else st.just((False, False))
+    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), inputs)
 
 
 def drive(
@@ -233,7 +244,10 @@ def drive(
         operator, out, before = make(), [], BEFORE_ALL
         opened: list[str] = []
         for number, until in enumerate((*slicing.cuts, FOREVER)):
-            slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
+            slices = [
+                (c, as_changes(stream, before, until) if as_change else [e for e in stream if before <= e[1] < until])
+                for (c, stream), as_change in zip(inputs, slicing.changes, strict=False)
+            ]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
             emitted = elements_of(operator.step(parts, Watermark(until, origin)).frame)
             again = [(p, s, e) for p, s, e in emitted if s < before and sliced]
@@ -248,6 +262,22 @@ def drive(
             operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until
     assert not opened, "everything has an end at the end of time"
     return out
+
+
+def as_changes(stream: Elements, before: Instant, until: Instant) -> Elements:
+    """A slice of a stream in the form of changes. Of some elements the end is known from the beginning; one that ends
+    with the slice is said to end in it, or in the next."""
+    slice_: Elements = []
+    for number, (payload, start, end) in enumerate(stream):
+        is_late = number % 2 == 1 and end < FOREVER
+        ends = before <= end < until if is_late else before < end <= until
+        is_open = number % 3 < 2
+        if before <= start < until:
+            over = end < until if is_late else end <= until
+            slice_.append((payload, start, OPEN if is_open and not over else end))
+        elif start < before and is_open and ends:
+            slice_.append((payload, start, end))
+    return slice_
 
 
 def _identity(element: Interval) -> str:
@@ -380,17 +410,27 @@ class MemorySource(Source):
 @dataclass(frozen=True)
 class Cuts:
     """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
-    the pieces in which a batch of a stream is read; and the form of the result."""
+    the pieces in which a batch of a stream is read; the form of the result; and how the forms of the edges within the
+    plan are chosen, see `form_strategy`."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     shards: int = 1
     form: StreamForm = "intervals"
+    forms: int = 0
+
+
+def form_strategy(number: int) -> FormStrategy:
+    """0 by rule, 1 intervals everywhere, 2 changes everywhere; any other is the seed of a choice for every edge."""
+    if number < 3:
+        return (BY_RULE, ALL_INTERVALS, ALL_CHANGES)[number]
+    dice = Random(number)
+    return FormStrategy(lambda _, __: dice.choice(get_args(StreamForm)))
 
 
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     forms = st.sampled_from(get_args(StreamForm))
-    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms)
+    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms, st.integers(0, 50))
 
 
 @dataclass
@@ -406,7 +446,9 @@ class Answer:
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
     chosen = optimize(plan) if optimised else plan
-    pipeline = lower("q", chosen, [s.declared for s in streams], cut.shards, form=cut.form)
+    pipeline = lower(
+        "q", chosen, [s.declared for s in streams], cut.shards, form=cut.form, strategy=form_strategy(cut.forms)
+    )
     answer = Answer()
     sent = ResultBuffer(schema(plan), None)
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))

@@ -20,8 +20,11 @@ from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
+from strandline.runtime.operators.as_changes import AsChangesOperator
+from strandline.runtime.operators.as_intervals import AsIntervalsOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
+from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
 from strandline.runtime.operators.coalesce import CoalesceOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
@@ -47,8 +50,11 @@ def operator_for(node: Node) -> Operator:
             return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
-        case physical.HashJoin(left_keys, right_keys, condition, left, right):
-            return HashJoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.HashJoin(left_keys, right_keys, condition, left, right, forms):
+            schemas = physical.schema(left), physical.schema(right)
+            if forms == physical.BOTH_INTERVALS:
+                return HashJoinOperator(left_keys, right_keys, condition, *schemas)
+            return ChangesHashJoinOperator(left_keys, right_keys, condition, *schemas, forms)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -74,6 +80,10 @@ def operator_for(node: Node) -> Operator:
             return DistinctOperator(physical.schema(source))
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
+        case physical.AsChanges():
+            return AsChangesOperator()
+        case physical.AsIntervals(source):
+            return AsIntervalsOperator(physical.schema(source))
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):

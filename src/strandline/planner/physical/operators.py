@@ -62,15 +62,18 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
-            sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
-            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
+            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{_show_form(node.form)}"
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes):
             by_panes = ", by panes" if panes else ""
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
         case physical.Distinct():
-            return "Distinct"
+            return f"Distinct{_show_form(node.form)}"
         case physical.Coalesce():
             return "Coalesce, as changes"
+        case physical.AsChanges():
+            return "AsChanges"
+        case physical.AsIntervals():
+            return "AsIntervals"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -205,8 +208,10 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
-        case physical.Coalesce():
+        case physical.Coalesce() | physical.AsChanges():
             return first.as_sent("changes", batch, first.uncut)
+        case physical.AsIntervals():
+            return first.as_sent("intervals", batch, first.uncut)
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -255,9 +260,12 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
-        case physical.Coalesce():
+        case physical.Coalesce() | physical.AsIntervals():
             rows = first.stream.valid
             work["touched"] = rows / batch
+        case physical.AsChanges():
+            rows = 0.0 if first.cut else first.stream.valid
+            cost.sort_by_end(first, batch, work)
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.

@@ -8,7 +8,7 @@ whose leaves are ports; its route is the target of its output.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
@@ -18,6 +18,8 @@ from strandline.logical.plan import Aggregates, ChangeKind, Outputs
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
 # as changes, once without an end, and again with its end when that is known.
 StreamForm: TypeAlias = Literal["intervals", "changes"]
+InputForms: TypeAlias = tuple[StreamForm, StreamForm]  # of the left side and the right
+BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,8 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class HashJoin:
-    """Hash join on equal keys and a further condition; without keys a nested loop over all pairs."""
+    """Hash join on equal keys and a further condition; without keys a nested loop over all pairs. If all elements of a
+    side end before the watermark, so do the pairs, whatever the form of the other side."""
 
     tag: ClassVar[str] = "HashJoin"
     left_keys: tuple[ColumnRef, ...]
@@ -156,6 +159,8 @@ class HashJoin:
     condition: Expression | None
     left: Node
     right: Node
+    input_forms: InputForms = BOTH_INTERVALS
+    form: StreamForm = "intervals"
 
 
 MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
@@ -173,7 +178,8 @@ class OuterHashJoin:
     left: Node
     right: Node
     mark: Column | None = None  # for "mark": the column that is true for a match
-    form: StreamForm = "intervals"  # of the unmatched elements
+    form: StreamForm = "intervals"  # of the unmatched elements; of all where an input has the form of changes
+    input_forms: InputForms = BOTH_INTERVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,14 +193,16 @@ class IncrementalAggregate:
     source: Node
     form: StreamForm = "intervals"
     panes: bool = False
+    input_form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Duplicate elimination."""
+    """Duplicate elimination; it has the form of its input, and counts duplicates in that of changes."""
 
     tag: ClassVar[str] = "Distinct"
     source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +210,23 @@ class Coalesce:
     """Adjacent elements of equal payload as one, in the form of changes."""
 
     tag: ClassVar[str] = "Coalesce"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AsChanges:
+    """Intervals in the form of changes: an element that outlasts the watermark comes without its end, and again with it
+    when it ends. Over a time window this is the window of positive and negative elements."""
+
+    tag: ClassVar[str] = "AsChanges"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AsIntervals:
+    """Changes as intervals: an element without an end is cut at the watermark, in every slice."""
+
+    tag: ClassVar[str] = "AsIntervals"
     source: Node
 
 
@@ -272,9 +297,10 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence
+FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
-Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
+Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -358,7 +384,7 @@ def has_open_elements(pipeline: Pipeline, query: str) -> bool:
 def is_cut(node: Node) -> bool:
     """True if elements of the output may be cut at the watermark, and go on in the next slice."""
     match node:
-        case TopK() | Rank() | SessionWindow():
+        case TopK() | Rank() | SessionWindow() | AsIntervals():
             return True
         case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
             return True
@@ -366,6 +392,19 @@ def is_cut(node: Node) -> bool:
             return False
         case _:
             return any(is_cut(source) for source in sources(node))
+
+
+def form_of(node: Node) -> StreamForm:
+    """The form of the output of an operator; an input of a fragment, as intervals."""
+    match node:
+        case IncrementalAggregate() | CountWindow() | HashJoin() | OuterHashJoin() | Distinct():
+            return node.form
+        case Coalesce() | AsChanges():
+            return "changes"
+        case Filter() | Project() | Repeat() | UnionAll() | Exchange():
+            return "changes" if any(form_of(source) == "changes" for source in sources(node)) else "intervals"
+        case _:
+            return "intervals"
 
 
 def numbered(root: Node) -> list[Node]:

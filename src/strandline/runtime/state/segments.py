@@ -207,14 +207,17 @@ class HashedLog:
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
+        self._add(frame, hashes, after, **facts)
+        while (window := merge_window([s.rows for s in self.segments])) is not None:
+            self._merge(window, after)
+
+    def _add(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         ends = times(frame, UNTIL)
         live = ends > after
         if not live.all():
             frame, hashes = frame.filter(pl.Series(live)), hashes[live]
         if frame.height:
-            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
-        while (window := merge_window([s.rows for s in self.segments])) is not None:
-            self._merge(window, after)
+            self.segments.append(hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
 
     def expire(self, now: Instant) -> None:
         """Drop the segments whose last element has expired."""
@@ -243,7 +246,7 @@ class HashedLog:
 
     def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
         """The segment of rows, sorted by hash, that are merged from some others."""
-        return _hashed_segment(frame)
+        return hashed_segment(frame)
 
 
 class FoldedLog(HashedLog):
@@ -278,7 +281,7 @@ class FoldedLog(HashedLog):
         first = np.flatnonzero(~same)
         largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
         replaced = max(0, _count_replaced(parts) - int(same.sum()))
-        return _hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
+        return hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
 
 
 def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -312,7 +315,7 @@ def _count_replaced(segments: Sequence[Segment]) -> int:
     return sum(segment.facts["replaced"] for segment in segments)
 
 
-def _hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
+def hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
     return Segment.of(frame, until=int(times(frame, UNTIL).max()), **facts)
 
 
