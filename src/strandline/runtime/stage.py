@@ -74,8 +74,8 @@ def operator_for(node: Node) -> Operator:
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form):
             schemas = physical.schema(left), physical.schema(right)
             return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
-        case physical.IncrementalAggregate(keys, aggregates, source, form, panes):
-            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes)
+        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, input_form):
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, input_form)
         case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
         case physical.Coalesce(source):

@@ -73,7 +73,9 @@ class _Forms:
             case physical.IncrementalAggregate(_, aggregates):
                 # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
                 form = "intervals" if any(call.user for _, call in aggregates) else wanted
-                return replace(node, form=form, source=self.edge(node.source, "intervals", takes_changes=False))
+                source = self.edge(node.source, "changes", takes_changes=True)
+                by_panes = node.panes and form_of(source) == "intervals"
+                return replace(node, form=form, source=source, panes=by_panes, input_form=form_of(source))
             case physical.HashJoin():
                 return self.join(node, wanted)
             case physical.OuterHashJoin():

@@ -13,13 +13,13 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import StreamForm
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
-from strandline.runtime.state.cancelling_log import CancellingLog, signed
+from strandline.runtime.state.cancelling_log import CancellingLog, is_among, signed
 from strandline.runtime.state.segments import HASH, HashedLog, Segment, SortedLog, column
 
 # What is held against what: rows of the slice against each other or against the state, elements that end in the slice
@@ -124,7 +124,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
         if isinstance(log, CancellingLog):
             hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
             rows = log.cancelled(hashes, ended)
-            self.slice.dead = {id(segment): dead for segment, dead in zip(log.segments, rows, strict=True)}
+            self.slice.dead = {id(s): dead for s, dead in zip(log.segments, rows, strict=True) if len(dead)}
         return self._encounters(kind, mine, log.segments, mine_is_left=other == 1)
 
     def _open_pairs(self) -> list[pl.DataFrame]:
@@ -161,13 +161,10 @@ class ChangesHashJoinOperator(HashJoinOperator):
                 meet &= other_end == OPEN
             case "open":
                 meet &= is_open & (start < here.before)
-        if here.kind != "new" and len(dead := here.dead.get(id(other), _NONE)):
-            meet &= ~_is_in(other_rows, dead)
+        if here.kind != "new" and id(other) in here.dead:
+            meet &= ~is_among(other_rows, here.dead[id(other)])
         end = np.where(is_open, OPEN, end)
         return (start, end, rows, other_rows) if meet.all() else (start[meet], end[meet], rows[meet], other_rows[meet])
-
-
-_NONE: Index = np.empty(0, np.int64)
 
 
 @dataclass(slots=True)
@@ -187,10 +184,3 @@ class _Arrived:
 
     rows: pl.DataFrame
     ended: Segment | None
-
-
-def _is_in(rows: Index, some: Index) -> Mask:
-    """Which rows are among some others, which are sorted."""
-    places = np.minimum(np.searchsorted(some, rows), len(some) - 1)
-    found: Mask = some[places] == rows
-    return found

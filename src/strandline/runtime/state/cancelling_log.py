@@ -13,7 +13,7 @@ from strandline.planner.compaction import merge_window_of_versions
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, times
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order
-from strandline.runtime.kernels.hashing import Hashes
+from strandline.runtime.kernels.hashing import Hashes, hash_rows
 from strandline.runtime.kernels.probing import matches
 from strandline.runtime.state.segments import (
     HASH,
@@ -55,12 +55,24 @@ class CancellingLog(HashedLog):
                 self._merge(window, after)
             self.segments = [segment.with_facts(obsolete=0) for segment in self.segments]
 
-    def all(self) -> pl.DataFrame | None:
-        """The elements that count, in any order; none if there is nothing."""
+    def all(self, ended: Segment | None = None) -> pl.DataFrame | None:
+        """The elements that count, in any order; none if there is nothing. `ended` are rows that cancel and are not in
+        the log yet."""
         if not self.segments:
             return None
-        frame = pl.concat([segment.frame for segment in self.segments], rechunk=True)
+        segments = self.segments if ended is None else [*self.segments, ended]
+        columns = self.segments[0].frame.columns
+        frame = pl.concat([segment.frame.select(columns) for segment in segments], rechunk=True)
         return frame.filter(pl.Series(~self._cancelled_rows(frame)))
+
+    def of_keys(self, keys: pl.DataFrame, ended: Segment | None = None) -> Iterator[pl.DataFrame]:
+        """The elements that count of some different keys, whose hash is that of the log."""
+        hashes = hash_rows(keys, keys.columns)
+        order = np.argsort(hashes)
+        keys, hashes = gather(keys, order), hashes[order]
+        dead = {id(s): rows for s, rows in zip(self.segments, self.cancelled(hashes, ended), strict=True)}
+        for segment, _, rows in self.find(keys, hashes):
+            yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
 
     def cancelled(self, hashes: Hashes, ended: Segment | None = None) -> list[Index]:
         """For each segment, in order, its rows with one of these hashes that do not count: those that cancel, and those
@@ -116,6 +128,15 @@ def signed(frame: pl.DataFrame, sign: int) -> pl.DataFrame:
     """Elements with a sign; those that cancel others have no end, as these had none."""
     frame = frame.with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
     return frame if sign > 0 else frame.with_columns(pl.lit(OPEN, pl.Int64).alias(UNTIL))
+
+
+def is_among(rows: Index, some: Index) -> Mask:
+    """Which rows are among some others, which are sorted."""
+    if not len(some):
+        return np.zeros(len(rows), np.bool_)
+    places = np.minimum(np.searchsorted(some, rows), len(some) - 1)
+    found: Mask = some[places] == rows
+    return found
 
 
 def _hashes_of_cancels(segments: Sequence[Segment], hashes: Hashes) -> Iterator[Hashes]:
