@@ -27,6 +27,7 @@ from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
 from strandline.runtime.operators.coalesce import CoalesceOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
+from strandline.runtime.operators.counting_distinct import CountingDistinctOperator
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
@@ -76,8 +77,9 @@ def operator_for(node: Node) -> Operator:
             return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes, input_form):
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, input_form)
-        case physical.Distinct(source):
-            return DistinctOperator(physical.schema(source))
+        case physical.Distinct(source, form):
+            operator = DistinctOperator if form == "intervals" else CountingDistinctOperator
+            return operator(physical.schema(source))
         case physical.Coalesce(source):
             return CoalesceOperator(physical.schema(source))
         case physical.AsChanges():

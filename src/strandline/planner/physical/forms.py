@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.plan import Node, StreamForm, form_of, is_cut, sources, with_sources
+from strandline.planner.physical.plan import Node, StreamForm, form_of, is_cut, schema, sources, with_sources
 
 # Given the producer and the form that the rule has chosen, the form that it shall have.
 EdgeChoice: TypeAlias = Callable[[Node, StreamForm], StreamForm]
@@ -76,6 +76,10 @@ class _Forms:
                 source = self.edge(node.source, "changes", takes_changes=True)
                 by_panes = node.panes and form_of(source) == "intervals"
                 return replace(node, form=form, source=source, panes=by_panes, input_form=form_of(source))
+            case physical.Distinct():
+                takes_changes = wanted == "changes" and bool(schema(node))
+                source = self.edge(node.source, wanted, takes_changes=takes_changes)
+                return replace(node, source=source, form=form_of(source))
             case physical.HashJoin():
                 return self.join(node, wanted)
             case physical.OuterHashJoin():
