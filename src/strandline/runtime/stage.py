@@ -25,6 +25,7 @@ from strandline.runtime.operators.as_intervals import AsIntervalsOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
+from strandline.runtime.operators.changes_outer_hash_join import ChangesOuterHashJoinOperator
 from strandline.runtime.operators.coalesce import CoalesceOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.counting_distinct import CountingDistinctOperator
@@ -72,9 +73,11 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
-        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, forms):
             schemas = physical.schema(left), physical.schema(right)
-            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
+            if forms == physical.BOTH_INTERVALS:
+                return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
+            return ChangesOuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, forms)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes, input_form):
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, input_form)
         case physical.Distinct(source, form):

@@ -83,8 +83,7 @@ class _Forms:
             case physical.HashJoin():
                 return self.join(node, wanted)
             case physical.OuterHashJoin():
-                left, right = (self.edge(side, "intervals", takes_changes=False) for side in sources(node))
-                return replace(node, form=wanted, left=left, right=right)
+                return self.outer_join(node, wanted)
             case _:
                 inputs = tuple(self.edge(source, "intervals", takes_changes=False) for source in sources(node))
                 return with_sources(node, inputs)
@@ -97,6 +96,16 @@ class _Forms:
         forms = (form_of(left), form_of(right))
         form: StreamForm = "changes" if "changes" in forms and not ends_are_known else "intervals"
         return replace(node, left=left, right=right, input_forms=forms, form=form)
+
+    def outer_join(self, node: physical.OuterHashJoin, wanted: StreamForm) -> Node:
+        ends_are_known = self.is_instants(node)
+        takes_changes = ends_are_known or wanted == "changes"
+        left, right = (self.edge(side, "changes", takes_changes=takes_changes) for side in sources(node))
+        forms = (form_of(left), form_of(right))
+        if forms == physical.BOTH_INTERVALS:
+            return replace(node, left=left, right=right, form=wanted)
+        form: StreamForm = "intervals" if ends_are_known else "changes"
+        return replace(node, left=left, right=right, form=form, input_forms=forms)
 
     def is_instants(self, node: Node) -> bool:
         """True if every element is valid for one instant: it ends before the watermark, or with it."""
