@@ -198,7 +198,7 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
     and the form of the output, and whether it is computed by panes, for operators that have a choice. `changes` are the
-    inputs, by position, that come in the form of changes.
+    inputs, by position, that come in the form of changes; with `announces`, every slice begins as after a restart.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -210,6 +210,7 @@ class Slicing:
     form: StreamForm = "intervals"
     panes: bool = False
     changes: tuple[bool, bool] = (False, False)
+    announces: bool = False
 
     @property
     def input_forms(self) -> tuple[StreamForm, StreamForm]:
@@ -225,7 +226,8 @@ def slicings(low: int = -25, high: int = 60, takes_changes: bool = False) -> st.
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
     forms = st.sampled_from(get_args(StreamForm))
     inputs = st.tuples(st.booleans(), st.booleans()) if takes_changes else st.just((False, False))
-    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), inputs)
+    announces = st.sampled_from((False, False, True)) if takes_changes else st.just(False)
+    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), inputs, announces)
 
 
 def drive(
@@ -245,16 +247,25 @@ def drive(
         opened: list[str] = []
         for number, until in enumerate((*slicing.cuts, FOREVER)):
             slices = [
-                (c, as_changes(stream, before, until) if as_change else [e for e in stream if before <= e[1] < until])
+                (
+                    c,
+                    as_changes(stream, before, until, slicing.announces)
+                    if as_change
+                    else [e for e in stream if before <= e[1] < until],
+                )
                 for (c, stream), as_change in zip(inputs, slicing.changes, strict=False)
             ]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
-            emitted = elements_of(operator.step(parts, Watermark(until, origin)).frame)
+            emitted = elements_of(operator.step(parts, Watermark(until, origin, announces=slicing.announces)).frame)
+            repeated = [_identity(element) for element in emitted if element[1] < before and element[2] == OPEN]
+            assert slicing.announces or not repeated, "what stays open is sent again after a restart only"
+            emitted = [element for element in emitted if element[1] >= before or element[2] != OPEN]
             again = [(p, s, e) for p, s, e in emitted if s < before and sliced]
             assert all(before <= end for _, _, end in again), "an element ends in the slice in which that is said"
             for key in [_identity(element) for element in again]:
                 assert key in opened, "a slice emits what starts in it, or the end of what was open"
                 opened.remove(key)
+            assert not slicing.announces or sorted(opened) == sorted(repeated), "all that is open is announced again"
             assert not sliced or all(start < until for _, start, _ in emitted), "a slice emits what starts in it"
             assert all(start < end for _, start, end in emitted), "no interval is empty"
             opened += [_identity(element) for element in emitted if element[2] == OPEN]
@@ -264,9 +275,9 @@ def drive(
     return out
 
 
-def as_changes(stream: Elements, before: Instant, until: Instant) -> Elements:
+def as_changes(stream: Elements, before: Instant, until: Instant, announces: bool = False) -> Elements:
     """A slice of a stream in the form of changes. Of some elements the end is known from the beginning; one that ends
-    with the slice is said to end in it, or in the next."""
+    with the slice is said to end in it, or in the next. With `announces` those that stay open come again."""
     slice_: Elements = []
     for number, (payload, start, end) in enumerate(stream):
         is_late = number % 2 == 1 and end < FOREVER
@@ -277,6 +288,8 @@ def as_changes(stream: Elements, before: Instant, until: Instant) -> Elements:
             slice_.append((payload, start, OPEN if is_open and not over else end))
         elif start < before and is_open and ends:
             slice_.append((payload, start, end))
+        elif announces and start < before and is_open and (end >= until if is_late else end > until):
+            slice_.append((payload, start, OPEN))
     return slice_
 
 
@@ -489,8 +502,8 @@ def raw(streams: Sequence[Arrivals]) -> RawStreams:
     return {stream.name: stream.elements for stream in streams}
 
 
-def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:
-    """At every instant each answer is what the plain query returns over the window contents."""
+def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> int:
+    """At every instant each answer is what the plain query returns over the window contents; how many there are."""
     for answer in answers:
         assert all(start < end for _, start, end in answer.elements), "no interval is empty"
     instants = {*change_instants(plan, streams), *edges(*(answer.elements for answer in answers))}
@@ -498,3 +511,4 @@ def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:
         expected = bag([tuple(row[c.id] for c in schema(plan)) for row in snapshot(plan, streams, t)])
         for number, answer in enumerate(answers):
             assert bag(at(answer.elements, t)) == expected, f"answer {number} at instant {t}"
+    return len(instants)
