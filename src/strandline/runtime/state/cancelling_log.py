@@ -12,8 +12,8 @@ from strandline.core.temporal import OPEN, Instant
 from strandline.planner.compaction import merge_window_of_versions
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, times
 from strandline.runtime.kernels.changes import rank_in_group
-from strandline.runtime.kernels.grouping import group_codes, group_order
-from strandline.runtime.kernels.hashing import Hashes, hash_rows
+from strandline.runtime.kernels.grouping import group_codes, group_order, pair_codes
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.probing import matches
 from strandline.runtime.state.segments import (
     HASH,
@@ -75,15 +75,19 @@ class CancellingLog(HashedLog):
             yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
 
     def cancelled(self, hashes: Hashes, ended: Segment | None = None) -> list[Index]:
-        """For each segment, in order, its rows with one of these hashes that do not count: those that cancel, and those
-        that are cancelled; `ended` are rows that cancel and are not in the log yet."""
+        """For each segment, in order, its rows with one of these hashes, sorted, that do not count: those that cancel,
+        and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""
         segments = self.segments if ended is None else [*self.segments, ended]
-        found = np.unique(np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, np.unique(hashes))]))
+        found = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, hashes[_changes(hashes)])])
+        )
         nothing = np.empty(0, np.int64)
         if not len(found):
             return [nothing] * len(self.segments)
         rows = [_open_rows(segment, found) for segment in segments]
-        parts = [pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN]) for s, r in zip(segments, rows, strict=True)]
+        parts = [
+            pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN, HASH]) for s, r in zip(segments, rows, strict=True)
+        ]
         dead = self._cancelled_rows(pl.concat(parts, rechunk=True))
         masks = np.split(dead, np.cumsum([len(r) for r in rows])[:-1])
         return [np.sort(r[mask]) for r, mask in zip(rows, masks, strict=True)][: len(self.segments)]
@@ -94,8 +98,9 @@ class CancellingLog(HashedLog):
         dead = np.zeros(frame.height, np.bool_)
         if not (sign < 0).any():
             return dead
-        rows = np.flatnonzero(times(frame, UNTIL) == OPEN)
-        codes, first = group_codes(pick(gather(frame, rows), self.identity), self.identity)
+        hashes: Hashes = frame.get_column(HASH).to_numpy()
+        rows = np.flatnonzero((times(frame, UNTIL) == OPEN) & is_among(hashes, np.unique(hashes[sign < 0])))
+        codes, first = self._identities(gather(frame, rows))
         positive = sign[rows] > 0
         counts = [np.bincount(codes[side], minlength=len(first)) for side in (positive, ~positive)]
         both = np.minimum(*counts)
@@ -105,6 +110,16 @@ class CancellingLog(HashedLog):
             gone = rank_in_group(codes[order]) < both[codes[order]]
             dead[rows[order[gone]]] = True
         return dead
+
+    def _identities(self, frame: pl.DataFrame) -> tuple[Index, Index]:
+        """A code for each element, and the first row of each. Nearly always the hash of the key and the start tell
+        elements apart: then payloads are only compared."""
+        hashes = frame.get_column(HASH).to_numpy().view(np.int64)
+        codes, first = pair_codes(hashes, times(frame, FROM), np.ones(frame.height, np.bool_))
+        payload = pick(frame, self.identity)
+        if len(first) == frame.height or same_payloads(payload, gather(payload, first[codes])).all():
+            return codes, first
+        return group_codes(frame, self.identity)
 
     def _merge(self, window: slice, after: Instant) -> None:
         parts = self.segments[window]
@@ -130,8 +145,15 @@ def signed(frame: pl.DataFrame, sign: int) -> pl.DataFrame:
     return frame if sign > 0 else frame.with_columns(pl.lit(OPEN, pl.Int64).alias(UNTIL))
 
 
-def is_among(rows: Index, some: Index) -> Mask:
-    """Which rows are among some others, which are sorted."""
+def _changes(values: Hashes) -> Mask:
+    """Which of some sorted values are not that before."""
+    changes = np.ones(len(values), np.bool_)
+    changes[1:] = values[1:] != values[:-1]
+    return changes
+
+
+def is_among(rows: Index | Hashes, some: Index | Hashes) -> Mask:
+    """Which numbers are among some others, which are sorted."""
     if not len(some):
         return np.zeros(len(rows), np.bool_)
     places = np.minimum(np.searchsorted(some, rows), len(some) - 1)
