@@ -7,7 +7,9 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
@@ -376,9 +378,10 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
 
 def has_open_elements(pipeline: Pipeline, query: str) -> bool:
     """True if elements of a query's result may come before their end is known."""
-    roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
-    nodes = [node for root in roots for node in numbered(root)]
-    return any(isinstance(node, Coalesce) or getattr(node, "form", "intervals") == "changes" for node in nodes)
+    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
+    feeders = {fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, ExchangeTo)}
+    results = [fragment.root for fragment in mine if isinstance(fragment.route, ResultOf)]
+    return any(form_of(root, feeders) == "changes" for root in results)
 
 
 def is_cut(node: Node) -> bool:
@@ -394,15 +397,19 @@ def is_cut(node: Node) -> bool:
             return any(is_cut(source) for source in sources(node))
 
 
-def form_of(node: Node) -> StreamForm:
-    """The form of the output of an operator; an input of a fragment, as intervals."""
+def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> StreamForm:
+    """The form of the output of an operator. `feeders` are the roots of the fragments that send to its ports; a port
+    without one has intervals."""
     match node:
         case IncrementalAggregate() | CountWindow() | HashJoin() | OuterHashJoin() | Distinct():
             return node.form
         case Coalesce() | AsChanges():
             return "changes"
         case Filter() | Project() | Repeat() | UnionAll() | Exchange():
-            return "changes" if any(form_of(source) == "changes" for source in sources(node)) else "intervals"
+            has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
+            return "changes" if has_changes else "intervals"
+        case Input(name) if name in feeders:
+            return form_of(feeders[name], feeders)
         case _:
             return "intervals"
 
