@@ -41,9 +41,9 @@ class ChangesHashJoinOperator(HashJoinOperator):
         right    b   [==…
         (a,b)        [==…        [======)
 
-    A pair changes where one of its partners begins or ends: of a side in the form of changes that comes with the slice,
-    of the other it is found by its end. If each element of a side ends before the watermark (rows without a window),
-    all ends are known: this is the look-up join, and nothing of that side is kept.
+    A pair changes where one of its two elements begins or ends: of a side in the form of changes that comes with the
+    slice, of the other it is found by its end. If each element of a side ends before the watermark (rows without a
+    window), all ends are known: this is the look-up join, and nothing of that side is kept.
     """
 
     def __init__(
