@@ -127,6 +127,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
         case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce():
             return UNKNOWN
+        case physical.AsChanges() | physical.AsIntervals():  # an end is not said, or depends on the batches
+            return UNKNOWN
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
