@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from strandline.core.temporal import SECOND, show_duration
+from strandline.functions.aggregates import needs_members
 from strandline.logical import explain
+from strandline.logical.plan import Aggregates
 from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
@@ -141,6 +143,7 @@ def show_state(node: Node) -> str:
     queue   by start or by end: what is due is taken from the front
     hash    by key, in segments that are dropped when all of their elements have ended
     keyed   by key; the rows of a key are replaced by newer ones
+    signed  by key; an element that has ended is cancelled by one with the sign -1
     panes   sums of the elements of a group that end together, by their end
     held    all rows are written again in every batch
     """
@@ -148,6 +151,12 @@ def show_state(node: Node) -> str:
     match node:
         case physical.Reorder() | physical.TopK() | physical.Rank() | physical.ChangeStream() | physical.Split():
             return "queue"
+        case physical.AsChanges():
+            return "queue"
+        case physical.HashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
+            return "signed + queue" if "intervals" not in forms else "hash + signed + queue"
+        case physical.OuterHashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
+            return "keyed + signed + queue" if "intervals" not in forms else "hash + keyed + signed + queue"
         case physical.HashJoin() | physical.FirstOccurrence():
             return "hash"
         case physical.OuterHashJoin("semi"):
@@ -158,14 +167,21 @@ def show_state(node: Node) -> str:
             return f"hash + {replaced} + queue"
         case physical.Distinct():
             return "keyed + queue"
+        case physical.IncrementalAggregate(_, aggregates, input_form="changes") if _needs_elements(aggregates):
+            return "keyed + signed + queue" if replaced == "keyed" else "held + keyed + signed + queue"
         case physical.IncrementalAggregate():
             return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
         case physical.CountWindow():
             return replaced
-        case physical.SessionWindow() | physical.Coalesce():
+        case physical.SessionWindow() | physical.Coalesce() | physical.AsIntervals():
             return "held"
         case _:
             return ""
+
+
+def _needs_elements(aggregates: Aggregates) -> bool:
+    """True if an aggregate needs the elements that are left when one has ended."""
+    return any(call.function in ("min", "max") or needs_members(call) for _, call in aggregates)
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
