@@ -67,7 +67,7 @@ def test_state_and_rates_are_as_foreseen(name: str) -> None:
 def test_a_log_is_foreseen_by_its_rule(per_batch: int, batches: float, spread: bool) -> None:
     """The slow twin: a real log that gets rows and loses them."""
     draw = np.random.default_rng(1)
-    log, held, segments = HashedLog(), [], []
+    log, held, segments = HashedLog("calendar" if spread else "fifo"), [], []
     longest = 2 * batches if spread else batches
     for now in range(1, int(6 * longest)):
         born = (now - 1) + np.sort(draw.random(per_batch))

@@ -20,6 +20,7 @@ from rich.console import Console
 from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bound, statistics_of
 from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
+from strandline.core.temporal import Instant
 from strandline.engines.local import LocalRun
 from strandline.logical.plan import Plan
 from strandline.planner.estimate import Estimates, estimate
@@ -27,7 +28,9 @@ from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.stages import FILTERS, MAPS, SHARING, run_to_fixpoint
+from strandline.runtime.kernels.batch import UNTIL
 from strandline.runtime.pipeline import RunningPipeline
+from strandline.runtime.state.segments import column
 
 if TYPE_CHECKING:
     from strandline.apps.bench.run import Bench
@@ -165,10 +168,12 @@ def as_written(plan: Plan) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A measured plan: CPU seconds per second of stream time, rows of state, and a checksum of its result."""
+    """A measured plan: CPU seconds per second of stream time, rows of state and those of them that are valid, and a
+    checksum of its result."""
 
     seconds: float
     rows: float
+    valid: float
     result: int
 
 
@@ -196,6 +201,7 @@ def _measure_once(pipeline: Pipeline, streams: Sequence[GeneratedStream], window
     reports = [report for _ in range(fill) if (report := run.step()) is not None]
     result = _checksum([table for report in reports for table in report.results.get("q", ())], running)
     rows: list[int] = []
+    expired: list[int] = []
     seconds = 0.0
     while seconds < LEAST_SECONDS or len(rows) < 8:
         for stream in streams:
@@ -204,8 +210,17 @@ def _measure_once(pipeline: Pipeline, streams: Sequence[GeneratedStream], window
         run.step()
         seconds += time.process_time() - began
         rows.append(running.metrics.state_rows)
+        expired.append(_count_expired(run, running.metrics.watermark("q")))
     run.close()
-    return Measured(seconds / (len(rows) * batch), sum(rows) / len(rows), result)
+    stored = sum(rows) / len(rows)
+    return Measured(seconds / (len(rows) * batch), stored, stored - sum(expired) / len(rows), result)
+
+
+def _count_expired(run: LocalRun, watermark: Instant) -> int:
+    """Rows of hashed logs that have ended: nothing can match them any more."""
+    operators = [state for states in run.states.values() for fragment in states.values() for state in fragment]
+    segments = [segment for state in operators for log in state.segments.values() for segment in log]
+    return sum(int((column(s, UNTIL) <= watermark).sum()) for s in segments if "until" in s.facts)
 
 
 def _checksum(tables: Sequence[pa.Table], running: RunningPipeline) -> int:
@@ -241,6 +256,7 @@ def run_shape(shape: Shape, repeat: int) -> list[Figures]:
                 "measured_ms": round(1000 * best.seconds, 3),
                 "predicted_rows": round(expected.rows),
                 "measured_rows": round(best.rows),
+                "stored_per_valid": round(best.rows / max(best.valid, 1), 2),
                 "result": best.result,
             }
         )
@@ -276,14 +292,15 @@ def run_costs(bench: Bench) -> Figures:
 
 def report_costs(figures: Figures, console: Console) -> None:
     verdicts = figures["shapes"]
-    heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows")
+    heads = ("shape", "plan", "predicted ms/s", "measured ms/s", "predicted rows", "measured rows", "stored/valid")
     rows = []
     for verdict in verdicts:
         for number, item in enumerate(verdict["plans"]):
             mark = " *" if item["plan"] == verdict["chosen"] else ""
             milliseconds = (f"{item[f'{side}_ms']:.1f}" for side in ("predicted", "measured"))
             state = (f"{item[f'{side}_rows']:,}" for side in ("predicted", "measured"))
-            rows.append(("" if number else verdict["shape"], f"{item['plan']}{mark}", *milliseconds, *state))
+            state_columns = (*state, f"{item['stored_per_valid']:.2f}")
+            rows.append(("" if number else verdict["shape"], f"{item['plan']}{mark}", *milliseconds, *state_columns))
     print_table(console, "costs", heads, rows, left=("shape", "plan"))
     right = sum(item["right"] for item in verdicts)
     states = [

@@ -30,10 +30,12 @@ from strandline.logical.properties.temporal import (
     keeps_arrival_order,
     never_expires,
 )
+from strandline.logical.properties.update_pattern import ends_in_order
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read
+from strandline.planner.compaction import StateStructure
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import has_sums, sweep
 from strandline.planner.physical.distribution import (
@@ -255,9 +257,11 @@ def _join(
 
     def joined(l_keys: Keys, r_keys: Keys, left: LoweredPlan, right: LoweredPlan) -> Node:
         if kind is None:
-            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node)
-        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, left.node, right.node, mark)
+            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node, structures)
+        sides = left.node, right.node
+        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, *sides, mark, structures=structures)
 
+    structures = (_state_structure(plan.left), _state_structure(plan.right))
     left, right = _build(plan.left), _build(plan.right)
     l_values, r_values, condition = _equalities(plan.predicate, left.node, right.node)
     if not l_values and kind == "full":
@@ -284,6 +288,12 @@ def _join(
         node = physical.Project(pass_on(columns), node)
         where = _restricted(where, frozenset(column.id for column in columns))
     return LoweredPlan(node, where)
+
+
+def _state_structure(plan: Plan) -> StateStructure:
+    """How the elements of a stream leave the state of the operator above it: by its update pattern. Of a strict stream
+    only those elements stay whose end is known."""
+    return "fifo" if ends_in_order(plan) else "calendar"
 
 
 def _copartition(
