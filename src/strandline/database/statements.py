@@ -159,7 +159,9 @@ class Statements:
         stream = self._database.push.with_directory(bind_create_stream(statement, schema))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
-            open_source(stream, span=span).check(span)
+            source = open_source(stream, span=span)
+            source.check(span)
+        stream = replace(stream, statistics=stream.statistics.over(source.statistics()))
         self._catalog.add(stream, statement.name.span)
         self._database.statistics_store.recall(stream)
 

@@ -66,14 +66,27 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """Statistics for the planner: rows per second, and distinct values by column. Results do not depend on them."""
+    """Statistics for the planner. Results do not depend on them.
+
+    Rows per second, distinct values by column; of rows that bring their intervals the mean length in seconds; the
+    measured selectivities of filters over the stream, by their text. `steady` if rows come at constant distances.
+    """
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+    length: float | None = None
+    selectivities: Mapping[str, float] = field(default_factory=dict)
+    steady: bool = False
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
         """These statistics, completed from the other."""
-        return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
+        return StreamStatistics(
+            self.rate or other.rate,
+            {**other.values, **self.values},
+            self.length or other.length,
+            {**other.selectivities, **self.selectivities},
+            self.steady or other.steady,
+        )
 
 
 @dataclass(frozen=True, slots=True)

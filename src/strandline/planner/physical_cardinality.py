@@ -59,7 +59,8 @@ class PhysicalProfile:
         rate = stream.rate + (cuts if form == "intervals" else min(cuts, stream.rate))
         length = stream.valid / rate if rate else stream.length
         whole = stream.rate / rate if rate else 1.0
-        return replace(self, stream=replace(stream, rate=rate, length=length, spread=True), cut=True, whole=whole)
+        sent = replace(stream, rate=rate, length=length, spread=True, steady=False)
+        return replace(self, stream=sent, cut=True, whole=whole)
 
 
 def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression | None:

@@ -346,9 +346,11 @@ class RunningPipeline:
         )
 
     def expected(self) -> Mapping[str, Estimate]:
-        """What the planner expected of each operator."""
+        """What is expected of each operator: by the figures of its plan, or by those that were measured since. When one
+        of them is replaced, all operators above are estimated again."""
         assert self.inputs is not None, "it was planned"
-        return estimate(self.physical, self.inputs.statistics, prices=self.inputs.prices).steps
+        statistics = {**self.inputs.statistics, **self.statistics_store.catalog.statistics()}
+        return estimate(self.physical, statistics, prices=self.inputs.prices).steps
 
     def read_results(self, query: str) -> ResultChunks | None:
         """The results of a query, in memory or wherever its sink can read them again; None where it cannot."""

@@ -47,8 +47,9 @@ def operator_for(node: Node) -> Operator:
             return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
-        case physical.HashJoin(left_keys, right_keys, condition, left, right):
-            return HashJoinOperator(left_keys, right_keys, condition, physical.schema(left), physical.schema(right))
+        case physical.HashJoin(left_keys, right_keys, condition, left, right, structures):
+            schemas = physical.schema(left), physical.schema(right)
+            return HashJoinOperator(left_keys, right_keys, condition, *schemas, structures)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -65,9 +66,9 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
-        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures):
             schemas = physical.schema(left), physical.schema(right)
-            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
+            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes):
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes)
         case physical.Distinct(source):

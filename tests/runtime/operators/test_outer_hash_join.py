@@ -52,7 +52,15 @@ def matched(
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     return drive(
         lambda: OuterHashJoinOperator(
-            kind, l_keys, r_keys, condition, left, right, MARK if kind == "mark" else None, slicing.form
+            kind,
+            l_keys,
+            r_keys,
+            condition,
+            left,
+            right,
+            MARK if kind == "mark" else None,
+            slicing.form,
+            ("calendar", "fifo") if slicing.backwards else ("fifo", "calendar"),
         ),
         [(left, lefts), (right, rights)],
         slicing,

@@ -33,7 +33,8 @@ from strandline.logical.properties.temporal import (
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
-from strandline.logical.tree import streams_read
+from strandline.logical.tree import streams_read, walk
+from strandline.planner.compaction import StateStructure
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import has_sums, sweep
 from strandline.planner.physical.distribution import (
@@ -50,6 +51,7 @@ from strandline.planner.physical.distribution import (
     partition_by_exactly,
 )
 from strandline.planner.physical.fragments import cut_fragments
+from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import (
     MatchKind,
     Node,
@@ -61,6 +63,7 @@ from strandline.planner.physical.plan import (
     sources,
     with_sources,
 )
+from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
 
 Keys: TypeAlias = tuple[ColumnRef, ...]
 
@@ -255,10 +258,12 @@ def _join(
 
     def joined(l_keys: Keys, r_keys: Keys, left: LoweredPlan, right: LoweredPlan) -> Node:
         if kind is None:
-            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node)
-        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, left.node, right.node, mark)
+            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node, structures)
+        sides = left.node, right.node
+        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, *sides, mark, structures=structures)
 
     left, right = _build(plan.left), _build(plan.right)
+    structures = (_state_structure(plan.left, left.node), _state_structure(plan.right, right.node))
     l_values, r_values, condition = _equalities(plan.predicate, left.node, right.node)
     if not l_values and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
@@ -284,6 +289,21 @@ def _join(
         node = physical.Project(pass_on(columns), node)
         where = _restricted(where, frozenset(column.id for column in columns))
     return LoweredPlan(node, where)
+
+
+def _state_structure(plan: Plan, node: Node) -> StateStructure:
+    """How the elements of a stream leave the state of the operator above it: by its update pattern. Of a strict stream
+    only those elements stay whose end is known."""
+    scans = [scan for scan in walk(plan) if isinstance(scan, logical.Scan)]
+    with_intervals = {f"source:{scan.stream}" for scan in scans if scan.intervals}
+
+    def derive(node: Node) -> Lifetimes:
+        if isinstance(node, physical.Input):
+            return KNOWN if node.name in with_intervals else INSTANTS
+        return derive_lifetimes(node, [derive(source) for source in sources(node)])
+
+    ends_in_order = derive(node).pattern in (UpdatePattern.MONOTONIC, UpdatePattern.WEAKEST)
+    return "fifo" if ends_in_order else "calendar"
 
 
 def _copartition(

@@ -14,6 +14,7 @@ from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Aggregates, ChangeKind, Outputs
+from strandline.planner.compaction import StateStructure
 
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
 # as changes, once without an end, and again with its end when that is known.
@@ -146,6 +147,9 @@ class Reorder:
     source: Node
 
 
+SideStructures: TypeAlias = tuple[StateStructure, StateStructure]  # of the state of both sides of a join
+
+
 @dataclass(frozen=True, slots=True)
 class HashJoin:
     """Hash join on equal keys and a further condition; without keys a nested loop over all pairs."""
@@ -156,6 +160,7 @@ class HashJoin:
     condition: Expression | None
     left: Node
     right: Node
+    structures: SideStructures = ("fifo", "fifo")
 
 
 MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
@@ -174,6 +179,7 @@ class OuterHashJoin:
     right: Node
     mark: Column | None = None  # for "mark": the column that is true for a match
     form: StreamForm = "intervals"  # of the unmatched elements
+    structures: SideStructures = ("fifo", "fifo")
 
 
 @dataclass(frozen=True, slots=True)

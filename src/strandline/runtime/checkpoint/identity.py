@@ -87,7 +87,7 @@ class Checkpoint:
         prices, limits = recorded.get("costs"), recorded.get("limits")
         return replace(
             current,
-            statistics={name: StreamStatistics(s["rate"], s["values"]) for name, s in recorded["statistics"].items()},
+            statistics={name: StreamStatistics(**s) for name, s in recorded["statistics"].items()},
             prices=current.prices if prices is None else Prices.from_json(prices),
             limits=limits or current.limits,
         )

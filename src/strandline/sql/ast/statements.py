@@ -49,7 +49,7 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hint(Node):
-    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
+    """`rate = 5000`, `length = 60` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
 
     name: Identifier
     column: Identifier | None

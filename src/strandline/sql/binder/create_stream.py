@@ -52,20 +52,26 @@ def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema 
 def _statistics(statement: ast.CreateStream, columns: Columns, source_schema: SourceSchema | None) -> StreamStatistics:
     """Statistics of `WITH (…)`, completed by those of the source."""
     rate = source_schema.rate if source_schema is not None else None
+    length: float | None = None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
     for hint in statement.hints:
         if hint.name.name.lower() == "rate":
             rate = hint.value
+        elif hint.name.name.lower() == "length" and statement.end_column is not None:
+            length = hint.value
         elif hint.column is not None:
             name = names.get(hint.column.name.lower())
             if name is None:
                 raise _unknown_column(statement, columns, hint.column)
             values[name] = hint.value
         else:
-            listing = "Hints are rate, in rows per second, and distinct(column), its number of distinct values."
+            listing = (
+                "Hints are rate, in rows per second, distinct(column), its number of distinct values, and for streams"
+                " with VALID FROM length, the mean validity in seconds."
+            )
             raise hint.name.error(f'unknown hint "{hint.name.name}"', "unknown-hint", listing)
-    return StreamStatistics(rate, values)
+    return StreamStatistics(rate, values, length)
 
 
 def declaration(
