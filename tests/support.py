@@ -48,6 +48,7 @@ from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
+from strandline.planner.coalescing import coalesce_everywhere
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import StreamForm
 from strandline.planner.stages import optimize
@@ -195,7 +196,8 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 @dataclass(frozen=True)
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
-    and the form of the output, and whether it is computed by panes, for operators that have a choice.
+    and the form of the output, whether it is computed by panes and whether it is coalesced, for operators that have a
+    choice.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -206,6 +208,7 @@ class Slicing:
     backwards: bool = False
     form: StreamForm = "intervals"
     panes: bool = False
+    coalesces: bool = False
 
 
 WHOLE = Slicing()
@@ -214,7 +217,8 @@ WHOLE = Slicing()
 def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
-    return st.builds(Slicing, cuts, carry, st.booleans(), st.sampled_from(get_args(StreamForm)), st.booleans())
+    forms = st.sampled_from(get_args(StreamForm))
+    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), st.booleans())
 
 
 def drive(
@@ -380,17 +384,18 @@ class MemorySource(Source):
 @dataclass(frozen=True)
 class Cuts:
     """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
-    the pieces in which a batch of a stream is read; and the form of the result."""
+    the pieces in which a batch of a stream is read; the form of the result, and whether plans coalesce all they can."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     shards: int = 1
     form: StreamForm = "intervals"
+    coalesces: bool = False
 
 
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     forms = st.sampled_from(get_args(StreamForm))
-    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms)
+    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms, st.booleans())
 
 
 @dataclass
@@ -407,6 +412,7 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     """Run a plan on the local engine until its streams end."""
     chosen = optimize(plan) if optimised else plan
     pipeline = lower("q", chosen, [s.declared for s in streams], cut.shards, form=cut.form)
+    pipeline = coalesce_everywhere(pipeline) if cut.coalesces else pipeline
     answer = Answer()
     sent = ResultBuffer(schema(plan), None)
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))

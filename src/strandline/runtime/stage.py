@@ -68,12 +68,12 @@ def operator_for(node: Node) -> Operator:
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form):
             schemas = physical.schema(left), physical.schema(right)
             return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
-        case physical.IncrementalAggregate(keys, aggregates, source, form, panes):
-            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes)
+        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces):
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, coalesces)
         case physical.Distinct(source):
             return DistinctOperator(physical.schema(source))
-        case physical.Coalesce(source):
-            return CoalesceOperator(physical.schema(source))
+        case physical.Coalesce(source, form, longest_us):
+            return CoalesceOperator(physical.schema(source), form, longest_us)
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):

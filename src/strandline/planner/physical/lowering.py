@@ -82,7 +82,7 @@ def lower(
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
     if form == "changes" and not sheds and not is_chronon_stream(plan):
         node = _as_changes(built.node)
-        built = replace(built, node=physical.Coalesce(built.node) if is_cut(node) else node)
+        built = replace(built, node=physical.Coalesce(built.node, "changes") if is_cut(node) else node)
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)

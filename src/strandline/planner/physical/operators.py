@@ -17,6 +17,7 @@ from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
+    beginning_share,
     in_skyband,
     join_output,
     match_output,
@@ -64,13 +65,14 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
             sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
             return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
-        case physical.IncrementalAggregate(keys, aggregates, _, form, panes):
-            by_panes = ", by panes" if panes else ""
-            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
+        case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
+            how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
+            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
         case physical.Distinct():
             return "Distinct"
-        case physical.Coalesce():
-            return "Coalesce, as changes"
+        case physical.Coalesce(_, form, longest_us):
+            up_to = "" if longest_us is None else f" up to {show_duration(longest_us)}"
+            return f"Coalesce{up_to}{_show_form(form)}"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -201,12 +203,13 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return join_output(node, profiles[node.left], profiles[node.right])
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
-        case physical.IncrementalAggregate(keys, _, _, form):
-            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
+        case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
+            changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
+            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
-        case physical.Coalesce():
-            return first.as_sent("changes", batch, first.uncut)
+        case physical.Coalesce(source, form, _):
+            return first.as_sent(form, batch, first.uncut.fewer(beginning_share(source, profiles)))
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -255,9 +258,12 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
-        case physical.Coalesce():
-            rows = first.stream.valid
-            work["touched"] = rows / batch
+        case physical.Coalesce(_, form, longest_us):
+            if form == "changes":
+                work |= {"paired": arriving, "pairing": steps}
+            if form == "changes" or longest_us is not None:
+                rows = first.stream.valid
+                work["touched"] = rows / batch
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.

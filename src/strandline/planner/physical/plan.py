@@ -179,7 +179,8 @@ class OuterHashJoin:
 @dataclass(frozen=True, slots=True)
 class IncrementalAggregate:
     """Aggregate by sweeping over the instants at which something changes; where many elements end at the same instants,
-    by `panes`: the state has the sums of those of a group that end together, not the elements."""
+    by `panes`: the state has the sums of those of a group that end together, not the elements. It `coalesces` if
+    neighbouring results of a group that are equal are sent as one."""
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
@@ -187,6 +188,7 @@ class IncrementalAggregate:
     source: Node
     form: StreamForm = "intervals"
     panes: bool = False
+    coalesces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +201,13 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Adjacent elements of equal payload as one, in the form of changes."""
+    """Adjacent elements of equal payload as one: as changes, over all batches; as intervals, up to the watermark, or
+    with `longest_us` over batches until they are that long."""
 
     tag: ClassVar[str] = "Coalesce"
     source: Node
+    form: StreamForm = "intervals"
+    longest_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +367,7 @@ def is_cut(node: Node) -> bool:
             return True
         case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
             return True
-        case Input() | Coalesce() | ChangeStream() | InsertStream():
+        case Coalesce(_, "changes") | Input() | ChangeStream() | InsertStream():
             return False
         case _:
             return any(is_cut(source) for source in sources(node))
