@@ -44,8 +44,10 @@ from strandline.core.types import (
 )
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
+from strandline.logical.reference.change_feed import ChangeRow, FoldedFeed, fold_changes
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.coalescing import coalesce_everywhere
@@ -286,18 +288,36 @@ def same_snapshots(actual: Elements, expected: Callable[[Instant], list[Payload]
 @dataclass(frozen=True)
 class Arrivals:
     """A stream in order of arrival, with the disorder that it admits to. Its time is the column `ts`; with `intervals`
-    its rows are valid until the time in the column `te`, which is the last one then."""
+    its rows are valid until the time in the column `te`, which is the last one then. With `changes` its rows are those
+    of a change feed."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     elements: tuple[Element, ...]
     disorder_us: int = 0
     intervals: bool = False
+    changes: ChangeFeed | None = None
 
     @property
     def declared(self) -> BaseStream:
         end = "te" if self.intervals else None
-        return BaseStream(self.name, self.columns, ConnectorCall("test"), "ts", self.disorder_us, end_column=end)
+        call = ConnectorCall("test")
+        return BaseStream(self.name, self.columns, call, "ts", self.disorder_us, end_column=end, changes=self.changes)
+
+    @property
+    def folded(self) -> FoldedFeed:
+        """What a change feed means."""
+        assert self.changes is not None
+        hidden = (self.changes.op_column, "ts")
+        rows = [
+            ChangeRow(
+                e.time,
+                str(e.values[self.changes.op_column]),
+                {name: value for name, value in e.values.items() if name not in hidden},
+            )
+            for e in self.elements
+        ]
+        return fold_changes(rows, self.changes)
 
 
 def moment(t: Instant) -> datetime:
@@ -405,6 +425,8 @@ class Answer:
     elements: Elements = field(default_factory=list)
     late: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     late_count: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    rejected_count: dict[str, int] = field(default_factory=dict)
     batches: int = 0
 
 
@@ -426,6 +448,9 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
         begin = running.metrics.watermark("q")
         for name, late in report.late.items():
             answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
+        for name, rejected in report.rejected.items():
+            answer.rejected.setdefault(name, []).extend(row for table in rejected for row in table.to_pylist())
+    answer.rejected_count = {name: status.rejected for name, status in running.metrics.statuses.items()}
     answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
     answer.elements = elements_of(sent.chunks(0, FOREVER).frame(schema(plan)))
     assert all(end != OPEN for _, _, end in answer.elements), "everything has an end at the end of time"
@@ -450,7 +475,7 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
 
 
 def raw(streams: Sequence[Arrivals]) -> RawStreams:
-    return {stream.name: stream.elements for stream in streams}
+    return {stream.name: stream.elements if stream.changes is None else stream.folded.elements for stream in streams}
 
 
 def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Column, Schema, Type
 from strandline.logical import plan as logical
 from strandline.logical.catalog import BaseStream
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -113,7 +114,7 @@ def _as_changes(node: Node) -> Node:
         case physical.IncrementalAggregate(_, aggregates):
             # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
             return node if any(call.user for _, call in aggregates) else replace(node, form="changes")
-        case physical.CountWindow() | physical.OuterHashJoin():
+        case physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges():
             return replace(node, form="changes")
         case _:
             return node
@@ -132,6 +133,8 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
 
 def _build(plan: Plan) -> LoweredPlan:
     match plan:
+        case logical.Scan(stream, _, columns, _, feed) if feed is not None:
+            return _folded(stream, columns, feed)
         case logical.Scan(stream, _, columns):
             return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
@@ -192,6 +195,15 @@ def _build(plan: Plan) -> LoweredPlan:
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
             return _set_operation(plan)
+
+
+def _folded(stream: str, columns: Schema, feed: ChangeFeed) -> LoweredPlan:
+    """The elements of a change feed, by the columns in which a deletion equals what it ends."""
+    op_column = Column(f"op of {columns[0].id}", feed.op_column, VARCHAR)
+    rows = LoweredPlan(physical.Input(f"source:{stream}", (*columns, op_column)), SourceOrdered())
+    key = tuple(column.id for column in columns if column.name in feed.key)
+    built = partition_by_exactly(rows, key or tuple(column.id for column in columns))
+    return replace(built, node=physical.FoldChanges(stream, op_column.id, key, built.node))
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:

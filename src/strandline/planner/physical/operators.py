@@ -73,6 +73,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
         case physical.Coalesce(_, form, longest_us):
             up_to = "" if longest_us is None else f" up to {show_duration(longest_us)}"
             return f"Coalesce{up_to}{_show_form(form)}"
+        case physical.FoldChanges(stream, _, keys, _, form):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"FoldChanges of {stream}{by}{_show_form(form)}"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -210,6 +213,10 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
         case physical.Coalesce(source, form, _):
             return first.as_sent(form, batch, first.uncut.fewer(beginning_share(source, profiles)))
+        case physical.FoldChanges(_, _, keys, _, form):
+            # Rows of a key replace one another; without a key every second row is a deletion.
+            elements = replace(stream, rate=stream.rate / (1 if keys else 2), length=cardinality.LENGTH, spread=True)
+            return first.as_sent(form, batch, elements)
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -264,6 +271,10 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             if form == "changes" or longest_us is not None:
                 rows = first.stream.valid
                 work["touched"] = rows / batch
+        case physical.FoldChanges(_, _, _, _, form):
+            rows = profiles[node].uncut.valid
+            work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
+            each_bytes += HASH_BYTES
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.

@@ -211,6 +211,19 @@ class Coalesce:
 
 
 @dataclass(frozen=True, slots=True)
+class FoldChanges:
+    """The elements of a change feed: each begins with an insertion and ends with the deletion of an equal row or, with
+    a key, with the next change of the key."""
+
+    tag: ClassVar[str] = "FoldChanges"
+    stream: str
+    op_column: str
+    key: tuple[str, ...]
+    source: Node
+    form: StreamForm = "intervals"
+
+
+@dataclass(frozen=True, slots=True)
 class FirstOccurrence:
     """Each element with copies of some values that are NULL except at their first occurrence for these keys: among
     elements that never end, those are the DISTINCT values."""
@@ -277,7 +290,7 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence | FoldChanges
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
 
@@ -365,7 +378,7 @@ def is_cut(node: Node) -> bool:
     match node:
         case TopK() | Rank() | SessionWindow():
             return True
-        case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
+        case IncrementalAggregate() | CountWindow() | OuterHashJoin() | FoldChanges() if node.form == "intervals":
             return True
         case Coalesce(_, "changes") | Input() | ChangeStream() | InsertStream():
             return False
@@ -432,6 +445,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
+        case FoldChanges(_, op_column, _, source):
+            return tuple(column for column in schema(source) if column.id != op_column)
         case Rank(column, _, _, _, source) | SamplingRate(column, _, _, source):
             return (*schema(source), column)
         case IncrementalAggregate(keys, aggregates, source):

@@ -113,6 +113,8 @@ def _unbounded_granules(what: str, window: ast.Window) -> BindError:
 def _why_intervals(plan: Plan) -> str:
     cause = next(node for node in walk(plan) if _lengthens(node))
     if isinstance(cause, Scan):
+        if cause.changes is not None:
+            return f'A row of stream "{cause.stream}" is valid from its insertion until its deletion.'
         return f'The rows of stream "{cause.stream}" have declared intervals.'
     inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
     return f"It contains {inside}, so its elements are valid for longer than one instant."
@@ -131,7 +133,7 @@ def _lengthens(node: Plan) -> bool:
 def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamTable) -> Validity:
     """Both, as far as they are known when the row comes: how long a window by rows keeps it is not."""
     by_name = {column.name: ColumnRef(column.id, column.type) for column in columns}
-    if stream.time_column is None:
+    if stream.time_column is None or stream.changes is not None:
         return None, None
     begin = _instant(by_name[stream.time_column], table.span)
     end: Expression | None = None
