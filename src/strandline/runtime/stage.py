@@ -87,8 +87,8 @@ def operator_for(node: Node) -> Operator:
             return stateless.RepeatOperator(copies)
         case physical.SamplingRate(column, query, windows, _):
             return stateless.SamplingRateOperator(column, query, windows)
-        case physical.Split(length_us, repeats, _):
-            return SplitOperator(length_us, repeats)
+        case physical.Split(length_us, repeats, _, by_rows):
+            return SplitOperator(length_us, repeats, by_rows)
         case physical.Input() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 

@@ -80,6 +80,7 @@ WHOLE = {
         SELECT sym, COUNT(*) AS n FROM trades [RANGE 5 SECONDS] GRANULARITY(2 SECONDS) GROUP BY sym;
         SELECT x.sym, COUNT(*) AS n FROM (SELECT sym FROM trades [RANGE 3 SECONDS] GRANULARITY(1 SECOND) g)
           WINDOW(RANGE 2 SECONDS) x GROUP BY x.sym;
+        SELECT y.sym FROM (SELECT sym FROM trades [RANGE 3 SECONDS] GRANULARITY(1 SECOND) g) y [ROWS 3];
         ISTREAM(SELECT COUNT(*) AS n FROM trades [RANGE 5 SECONDS]);
         SELECT d.sym FROM DSTREAM(SELECT sym FROM trades [RANGE 2 SECONDS]) AS d WINDOW(ROWS 2)""",
     "first rows, names and intervals": """

@@ -47,56 +47,45 @@ def fold_changes(rows: Sequence[ChangeRow], feed: ChangeFeed) -> FoldedFeed:
     folded = FoldedFeed()
     live: dict[str, list[Element]] = {}
     by_time = sorted(range(len(rows)), key=lambda number: rows[number].time)
-    for time, numbers in groupby(by_time, key=lambda number: rows[number].time):
-        (_fold_keys if feed.key else _fold_rows)(rows, feed, time, list(numbers), live, folded)
+    fold = _fold_key if feed.key else _fold_row
+    for time, group in groupby(by_time, key=lambda number: rows[number].time):
+        numbers = list(group)
+        for identity in dict.fromkeys(_identity(rows[number], feed) for number in numbers):
+            mine = {number: rows[number] for number in numbers if _identity(rows[number], feed) == identity}
+            live[identity] = fold(time, mine, live.get(identity, []), folded)
     folded.elements += [element for elements in live.values() for element in elements]
     if rows and min((e.time for e in folded.elements), default=FOREVER) > (first := rows[by_time[0]]).time:
         folded.elements.append(Element(first.time, first.values, first.time))
     return folded
 
 
-def _fold_rows(
-    rows: Sequence[ChangeRow],
-    feed: ChangeFeed,
-    time: Instant,
-    numbers: list[int],
-    live: dict[str, list[Element]],
-    folded: FoldedFeed,
-) -> None:
-    for payload in dict.fromkeys(_identity(rows[number], feed) for number in numbers):
-        mine = [number for number in numbers if _identity(rows[number], feed) == payload]
-        elements = live.setdefault(payload, [])
-        net = sum(rows[number].sign for number in mine)
-        values = next((rows[number].values for number in mine if rows[number].sign > 0), {})
-        elements += [Element(time, values, FOREVER) for _ in range(net)]
-        missing = max(0, -net - len(elements))
-        folded.elements += [Element(e.time, e.values, time) for e in elements[: max(0, -net)]]
-        del elements[: max(0, -net)]
-        deletions = [number for number in mine if rows[number].sign < 0]
-        folded.unmatched += deletions[len(deletions) - missing :]
+def _fold_row(time: Instant, rows: Mapping[int, ChangeRow], before: list[Element], folded: FoldedFeed) -> list[Element]:
+    """What is there after an instant, of rows that are all equal; ends are added to `folded`."""
+    net = sum(row.sign for row in rows.values())
+    if net >= 0:
+        values = next((row.values for row in rows.values() if row.sign > 0), {})
+        return before + [Element(time, values, FOREVER) for _ in range(net)]
+    folded.elements += [Element(e.time, e.values, time) for e in before[:-net]]
+    deletions = [number for number, row in rows.items() if row.sign < 0]
+    folded.unmatched += deletions[len(deletions) - max(0, -net - len(before)) :]
+    return before[-net:]
 
 
-def _fold_keys(
-    rows: Sequence[ChangeRow],
-    feed: ChangeFeed,
-    time: Instant,
-    numbers: list[int],
-    live: dict[str, list[Element]],
-    folded: FoldedFeed,
-) -> None:
-    for key in dict.fromkeys(_identity(rows[number], feed) for number in numbers):
-        before = live.get(key, [])
-        after = before
-        for number in (number for number in numbers if _identity(rows[number], feed) == key):
-            if rows[number].sign > 0:
-                after = [Element(time, rows[number].values, FOREVER)]
-            elif after:
-                after = []
-            else:
-                folded.unmatched.append(number)
-        if [bag([tuple(e.values.values())]) for e in before] != [bag([tuple(e.values.values())]) for e in after]:
-            folded.elements += [Element(e.time, e.values, time) for e in before]
-            live[key] = after
+def _fold_key(time: Instant, rows: Mapping[int, ChangeRow], before: list[Element], folded: FoldedFeed) -> list[Element]:
+    """The same of rows with one key."""
+    after = before
+    for number, row in rows.items():
+        if row.sign > 0:
+            after = [Element(time, row.values, FOREVER)]
+        elif after:
+            after = []
+        else:
+            folded.unmatched.append(number)
+    contents = [[bag([tuple(e.values.values())]) for e in elements] for elements in (before, after)]
+    if contents[0] == contents[1]:
+        return before
+    folded.elements += [Element(e.time, e.values, time) for e in before]
+    return after
 
 
 def _identity(row: ChangeRow, feed: ChangeFeed) -> str:

@@ -148,13 +148,14 @@ def _build(plan: Plan) -> LoweredPlan:
             if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = _spread(built)
-                # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
-                aligned = physical.Reorder(physical.AlignTime(length, built.node))
-                built = replace(built, node=physical.Split(length, range_us // length, aligned))
+                built = _sampled(_spread(built), length, range_us // length)
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
+            if not is_chronon_stream(source):
+                length = granule(source)
+                assert length is not None, "the binder admits nothing else over intervals"
+                built = _sampled(built, length, rows, by_rows=True)
             by_value = not keeps_arrival_order(source)
             return replace(built, node=physical.CountWindow(partition, rows, slide, by_value, built.node))
         case logical.SessionWindow(partition, gap_us, source):
@@ -204,6 +205,13 @@ def _folded(stream: str, columns: Schema, feed: ChangeFeed) -> LoweredPlan:
     key = tuple(column.id for column in columns if column.name in feed.key)
     built = partition_by_exactly(rows, key or tuple(column.id for column in columns))
     return replace(built, node=physical.FoldChanges(stream, op_column.id, key, built.node))
+
+
+def _sampled(built: LoweredPlan, length: int, repeats: int, *, by_rows: bool = False) -> LoweredPlan:
+    """Elements once per granule, for a window over them."""
+    # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
+    aligned = physical.Reorder(physical.AlignTime(length, built.node))
+    return replace(built, node=physical.Split(length, repeats, aligned, by_rows))
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:

@@ -83,7 +83,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):
             return f"Repeat {explain.show_expression(copies)} times"
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             return f"Split into {show_duration(length_us)}"
         case physical.SamplingRate(column, _, windows, _):
             return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
@@ -226,7 +226,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.merged(columns, schemas, streams), cut=all_cut)
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * mean_multiplicity(copies, source, profiles)))
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             parts = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * parts, length=stream.length / parts))
         case physical.Input() | physical.Exchange():
@@ -303,7 +303,7 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
                 # Older ones stay until there are twice as many as needed.
                 rows = groups * min(per_group, 1.25 * in_skyband(limit, per_group), limit * granules)
             work["touched"] = rows / batch
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
             work["touched"] = min(rows / batch, out.rate)
         case physical.Input() | physical.Exchange():

@@ -252,12 +252,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds."""
+    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds, by
+    time or `by_rows`."""
 
     tag: ClassVar[str] = "Split"
     length_us: int
     repeats: int
     source: Node
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
     if window is None or is_identity(window, plan):
         return plan
     length = None if is_chronon_stream(plan) else granule(plan)
-    if not is_chronon_stream(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
+    if not is_chronon_stream(plan) and length is None:
         raise _over_intervals(plan, window, what)
     match window:
         case ast.NowWindow():
@@ -47,8 +47,12 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
                     _check_multiple(slide, length)
             return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
         case ast.RowsWindow(partition, rows, slide_rows):
+            if length is not None and slide_rows > 1:
+                raise _uncountable_granules("a window that hops by rows", what, window)
             return CountWindow(_columns(partition, scope), rows, slide_rows, plan)
         case ast.SessionWindow(partition, gap):
+            if length is not None:
+                raise _uncountable_granules("a session window", what, window)
             return SessionWindow(_columns(partition, scope), gap.microseconds, plan)
         case _:
             assert_never(window)
@@ -96,6 +100,16 @@ def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
         detail=_why_intervals(plan),
         hint="Remove this window, take the changes, as in ISTREAM(SELECT …), or coarsen time: "
         "FROM s WINDOW(…) GRANULARITY(1 SECOND).",
+        span=window.span,
+    )
+
+
+def _uncountable_granules(kind: str, what: str, window: ast.Window) -> BindError:
+    return BindError(
+        f"cannot apply {kind} to {what}, which has a granularity",
+        code="granularity",
+        detail="An element counts again in every granule of its interval; if it never expires, there is no last one.",
+        hint="Use RANGE, or ROWS without SLIDE.",
         span=window.span,
     )
 
