@@ -127,7 +127,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return INSTANTS if keys and below[0] == INSTANTS else UNKNOWN
         case physical.TopK() | physical.Rank():
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
-        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce():
+        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce() | physical.FoldChanges():
             return UNKNOWN
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
@@ -162,6 +162,10 @@ def show_state(node: Node) -> str:
             return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
         case physical.CountWindow():
             return replaced
+        case physical.FoldChanges():
+            return "keyed"
+        case physical.Coalesce(_, "intervals", None):
+            return ""
         case physical.SessionWindow() | physical.Coalesce():
             return "held"
         case _:
