@@ -60,7 +60,7 @@ def test_state_and_rates_are_as_foreseen(name: str) -> None:
     close = ROUGH.get(name, 0.15)
     if name not in ("session",):  # few sessions, of very different lengths
         assert found.rows == pytest.approx(rows, rel=close, abs=20)
-    if name not in ("arrivals", "granules", "session"):
+    if name not in ("arrivals", "granules", "session", "left out"):  # which share HAVING lets pass is not known
         assert found.steps[last].rate_out == pytest.approx(out, rel=max(close, 0.2), abs=20)
 
 

@@ -199,7 +199,6 @@ def test_a_search_finds_what_no_order_of_joins_gives() -> None:
     plan = bound(shape.text("join first"), shape.streams)
     chosen = plan_query("q", plan, inputs_of(shape.streams), compare=True)
     assert "push distinct below join" in chosen.difference
-    assert any("push distinct below join" in other.difference for other in chosen.rejected)
     assert chosen.physical == plan_query("q", plan, inputs_of(shape.streams)).physical
     textual = next(other for other in chosen.rejected if other.difference == AS_WRITTEN)
     assert chosen.cost < 0.9 * textual.cost

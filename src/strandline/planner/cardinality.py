@@ -70,6 +70,10 @@ class StreamProfile:
         """Number of elements valid at an instant."""
         return self.rate * self.length
 
+    def fewer(self, share: float) -> StreamProfile:
+        """The same snapshots with fewer, longer elements: this share of their number."""
+        return replace(self, rate=self.rate * share, length=min(self.length / share, LONGEST))
+
     def values_of(self, column: str) -> float:
         """Number of distinct values of a column among the elements that are valid together."""
         return max(1.0, min(self.values.get(column, VALUES), max(self.valid, 1.0)))
@@ -283,6 +287,15 @@ def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
     profile = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
     values = {key: below.values_of(key) for key in keys}
     return replace(profile, values=values, spread=True, burst=1.0, alike=frozenset(), steady=False, names={})
+
+
+def changing_share(below: StreamProfile, keys: tuple[str, ...], aggregates: logical.Aggregates) -> float:
+    """The share of the changes of a group that change the value of some aggregate. Of m elements that are valid
+    together in a group, the one that comes or goes is the MIN or MAX with the chance 1 / m."""
+    together = max(1.0, below.valid / groups_of(below, keys))
+    if all(call.function in ("min", "max") for _, call in aggregates):
+        return min(1.0, len(aggregates) / together)
+    return 1.0
 
 
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:

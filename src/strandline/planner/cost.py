@@ -10,6 +10,7 @@ operators, this file what is more than a line of them; `planner/prices.py` has t
     pair        of rows that are compared      step        an operator that runs for a batch in a shard
     computed    nanoseconds of expressions     sorted      a row that ends out of order
     covered     matches of an outer join       total, extreme, member    changes that an aggregate follows
+    compared    results of a group             paired, pairing   rows and steps that find the ends of open elements
 """
 
 from __future__ import annotations
@@ -194,6 +195,8 @@ def aggregate_state(
     touched = alive / batch if node.form == "intervals" else keyed(changes, alive, batch, work)
     events = changes + touched
     work["touched"] = touched
+    if node.coalesces:
+        work["compared"] = events
     sort_by_end(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
     work["extreme"] = (first.arriving + candidates / alive * touched) * len(extremes) if alive else 0.0

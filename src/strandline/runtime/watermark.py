@@ -66,6 +66,10 @@ class SourceStatus:
         active = [reached for name, reached in self.partitions.items() if name not in self.resting]
         return min(active, default=BEFORE_ALL)
 
+    def reject_accepted(self, rows: int) -> SourceStatus:
+        """The same if some rows that were accepted prove to be bad."""
+        return replace(self, rows=self.rows - rows, rejected=self.rejected + rows)
+
     def merge(self, other: SourceStatus) -> SourceStatus:
         """Merge the status of two tasks that have read different splits of the same batch."""
         partitions = dict(self.partitions)

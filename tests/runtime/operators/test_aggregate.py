@@ -93,7 +93,7 @@ def aggregated(
     names, called = tuple(c.id for c in schema[:keys]), calls(schema, *wanted)
     panes = slicing.panes and all(has_sums(call) for _, call in called)
     return drive(
-        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes),
+        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes, slicing.coalesces),
         [(schema, source)],
         slicing,
         origin,

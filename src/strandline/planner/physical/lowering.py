@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Column, Schema, Type
 from strandline.logical import plan as logical
 from strandline.logical.catalog import BaseStream
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -85,7 +86,7 @@ def lower(
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
     if form == "changes" and not sheds and not is_chronon_stream(plan):
         node = _as_changes(built.node)
-        built = replace(built, node=physical.Coalesce(built.node) if is_cut(node) else node)
+        built = replace(built, node=physical.Coalesce(built.node, "changes") if is_cut(node) else node)
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)
@@ -116,7 +117,7 @@ def _as_changes(node: Node) -> Node:
         case physical.IncrementalAggregate(_, aggregates):
             # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
             return node if any(call.user for _, call in aggregates) else replace(node, form="changes")
-        case physical.CountWindow() | physical.OuterHashJoin():
+        case physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges():
             return replace(node, form="changes")
         case _:
             return node
@@ -135,6 +136,8 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
 
 def _build(plan: Plan) -> LoweredPlan:
     match plan:
+        case logical.Scan(stream, _, columns, _, feed) if feed is not None:
+            return _folded(stream, columns, feed)
         case logical.Scan(stream, _, columns):
             return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
@@ -148,13 +151,14 @@ def _build(plan: Plan) -> LoweredPlan:
             if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = _spread(built)
-                # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
-                aligned = physical.Reorder(physical.AlignTime(length, built.node))
-                built = replace(built, node=physical.Split(length, range_us // length, aligned))
+                built = _sampled(_spread(built), length, range_us // length)
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
+            if not is_chronon_stream(source):
+                length = granule(source)
+                assert length is not None, "the binder admits nothing else over intervals"
+                built = _sampled(built, length, rows, by_rows=True)
             by_value = not keeps_arrival_order(source)
             return replace(built, node=physical.CountWindow(partition, rows, slide, by_value, built.node))
         case logical.SessionWindow(partition, gap_us, source):
@@ -195,6 +199,22 @@ def _build(plan: Plan) -> LoweredPlan:
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
             return _set_operation(plan)
+
+
+def _folded(stream: str, columns: Schema, feed: ChangeFeed) -> LoweredPlan:
+    """The elements of a change feed, by the columns in which a deletion equals what it ends."""
+    op_column = Column(f"op of {columns[0].id}", feed.op_column, VARCHAR)
+    rows = LoweredPlan(physical.Input(f"source:{stream}", (*columns, op_column)), SourceOrdered())
+    key = tuple(column.id for column in columns if column.name in feed.key)
+    built = partition_by_exactly(rows, key or tuple(column.id for column in columns))
+    return replace(built, node=physical.FoldChanges(stream, op_column.id, key, built.node))
+
+
+def _sampled(built: LoweredPlan, length: int, repeats: int, *, by_rows: bool = False) -> LoweredPlan:
+    """Elements once per granule, for a window over them."""
+    # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
+    aligned = physical.Reorder(physical.AlignTime(length, built.node))
+    return replace(built, node=physical.Split(length, repeats, aligned, by_rows))
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:

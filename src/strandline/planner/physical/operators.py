@@ -17,6 +17,7 @@ from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
+    beginning_share,
     in_skyband,
     join_output,
     match_output,
@@ -64,13 +65,17 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
             sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
             return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
-        case physical.IncrementalAggregate(keys, aggregates, _, form, panes):
-            by_panes = ", by panes" if panes else ""
-            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
+        case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
+            how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
+            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
         case physical.Distinct():
             return "Distinct"
-        case physical.Coalesce():
-            return "Coalesce, as changes"
+        case physical.Coalesce(_, form, longest_us):
+            up_to = "" if longest_us is None else f" up to {show_duration(longest_us)}"
+            return f"Coalesce{up_to}{_show_form(form)}"
+        case physical.FoldChanges(stream, _, keys, _, form):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"FoldChanges of {stream}{by}{_show_form(form)}"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -78,7 +83,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):
             return f"Repeat {explain.show_expression(copies)} times"
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             return f"Split into {show_duration(length_us)}"
         case physical.SamplingRate(column, _, windows, _):
             return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
@@ -122,7 +127,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return INSTANTS if keys and below[0] == INSTANTS else UNKNOWN
         case physical.TopK() | physical.Rank():
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
-        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce():
+        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce() | physical.FoldChanges():
             return UNKNOWN
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
@@ -157,6 +162,10 @@ def show_state(node: Node) -> str:
             return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
         case physical.CountWindow():
             return replaced
+        case physical.FoldChanges():
+            return "keyed"
+        case physical.Coalesce(_, "intervals", None):
+            return ""
         case physical.SessionWindow() | physical.Coalesce():
             return "held"
         case _:
@@ -201,12 +210,17 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return join_output(node, profiles[node.left], profiles[node.right])
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
-        case physical.IncrementalAggregate(keys, _, _, form):
-            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
+        case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
+            changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
+            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
-        case physical.Coalesce():
-            return first.as_sent("changes", batch, first.uncut)
+        case physical.Coalesce(source, form, _):
+            return first.as_sent(form, batch, first.uncut.fewer(beginning_share(source, profiles)))
+        case physical.FoldChanges(_, _, keys, _, form):
+            # Rows of a key replace one another; without a key every second row is a deletion.
+            elements = replace(stream, rate=stream.rate / (1 if keys else 2), length=cardinality.LENGTH, spread=True)
+            return first.as_sent(form, batch, elements)
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -216,7 +230,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.merged(columns, schemas, streams), cut=all_cut)
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * mean_multiplicity(copies, source, profiles)))
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             parts = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * parts, length=stream.length / parts))
         case physical.Input() | physical.Exchange():
@@ -255,9 +269,16 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
-        case physical.Coalesce():
-            rows = first.stream.valid
-            work["touched"] = rows / batch
+        case physical.Coalesce(_, form, longest_us):
+            if form == "changes":
+                work |= {"paired": arriving, "pairing": steps}
+            if form == "changes" or longest_us is not None:
+                rows = first.stream.valid
+                work["touched"] = rows / batch
+        case physical.FoldChanges(_, _, _, _, form):
+            rows = profiles[node].uncut.valid
+            work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
+            each_bytes += HASH_BYTES
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.
@@ -286,7 +307,7 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
                 # Older ones stay until there are twice as many as needed.
                 rows = groups * min(per_group, 1.25 * in_skyband(limit, per_group), limit * granules)
             work["touched"] = rows / batch
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
             work["touched"] = min(rows / batch, out.rate)
         case physical.Input() | physical.Exchange():

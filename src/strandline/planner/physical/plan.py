@@ -185,7 +185,8 @@ class OuterHashJoin:
 @dataclass(frozen=True, slots=True)
 class IncrementalAggregate:
     """Aggregate by sweeping over the instants at which something changes; where many elements end at the same instants,
-    by `panes`: the state has the sums of those of a group that end together, not the elements."""
+    by `panes`: the state has the sums of those of a group that end together, not the elements. It `coalesces` if
+    neighbouring results of a group that are equal are sent as one."""
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
@@ -193,6 +194,7 @@ class IncrementalAggregate:
     source: Node
     form: StreamForm = "intervals"
     panes: bool = False
+    coalesces: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,10 +207,26 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Adjacent elements of equal payload as one, in the form of changes."""
+    """Adjacent elements of equal payload as one: as changes, over all batches; as intervals, up to the watermark, or
+    with `longest_us` over batches until they are that long."""
 
     tag: ClassVar[str] = "Coalesce"
     source: Node
+    form: StreamForm = "intervals"
+    longest_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldChanges:
+    """The elements of a change feed: each begins with an insertion and ends with the deletion of an equal row or, with
+    a key, with the next change of the key."""
+
+    tag: ClassVar[str] = "FoldChanges"
+    stream: str
+    op_column: str
+    key: tuple[str, ...]
+    source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,12 +258,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds."""
+    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds, by
+    time or `by_rows`."""
 
     tag: ClassVar[str] = "Split"
     length_us: int
     repeats: int
     source: Node
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +298,7 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence | FoldChanges
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
 
@@ -366,9 +386,9 @@ def is_cut(node: Node) -> bool:
     match node:
         case TopK() | Rank() | SessionWindow():
             return True
-        case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
+        case IncrementalAggregate() | CountWindow() | OuterHashJoin() | FoldChanges() if node.form == "intervals":
             return True
-        case Input() | Coalesce() | ChangeStream() | InsertStream():
+        case Coalesce(_, "changes") | Input() | ChangeStream() | InsertStream():
             return False
         case _:
             return any(is_cut(source) for source in sources(node))
@@ -433,6 +453,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
+        case FoldChanges(_, op_column, _, source):
+            return tuple(column for column in schema(source) if column.id != op_column)
         case Rank(column, _, _, _, source) | SamplingRate(column, _, _, source):
             return (*schema(source), column)
         case IncrementalAggregate(keys, aggregates, source):
