@@ -45,10 +45,13 @@ from strandline.core.types import (
 )
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
+from strandline.logical.reference.change_feed import ChangeRow, FoldedFeed, fold_changes
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
+from strandline.planner.coalescing import coalesce_everywhere
 from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import StreamForm
@@ -197,8 +200,9 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 @dataclass(frozen=True)
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
-    and the form of the output, and whether it is computed by panes, for operators that have a choice. `changes` are the
-    inputs, by position, that come in the form of changes; with `announces`, every slice begins as after a restart.
+    and the form of the output, whether it is computed by panes and whether it is coalesced, for operators that have a
+    choice. `changes` are the inputs, by position, that come in the form of changes; with `announces`, every slice
+    begins as after a restart.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -209,6 +213,7 @@ class Slicing:
     backwards: bool = False
     form: StreamForm = "intervals"
     panes: bool = False
+    coalesces: bool = False
     changes: tuple[bool, bool] = (False, False)
     announces: bool = False
 
@@ -227,7 +232,7 @@ def slicings(low: int = -25, high: int = 60, takes_changes: bool = False) -> st.
     forms = st.sampled_from(get_args(StreamForm))
     inputs = st.tuples(st.booleans(), st.booleans()) if takes_changes else st.just((False, False))
     announces = st.sampled_from((False, False, True)) if takes_changes else st.just(False)
-    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), inputs, announces)
+    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), st.booleans(), inputs, announces)
 
 
 def drive(
@@ -325,18 +330,36 @@ def same_snapshots(actual: Elements, expected: Callable[[Instant], list[Payload]
 @dataclass(frozen=True)
 class Arrivals:
     """A stream in order of arrival, with the disorder that it admits to. Its time is the column `ts`; with `intervals`
-    its rows are valid until the time in the column `te`, which is the last one then."""
+    its rows are valid until the time in the column `te`, which is the last one then. With `changes` its rows are those
+    of a change feed."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
     elements: tuple[Element, ...]
     disorder_us: int = 0
     intervals: bool = False
+    changes: ChangeFeed | None = None
 
     @property
     def declared(self) -> BaseStream:
         end = "te" if self.intervals else None
-        return BaseStream(self.name, self.columns, ConnectorCall("test"), "ts", self.disorder_us, end_column=end)
+        call = ConnectorCall("test")
+        return BaseStream(self.name, self.columns, call, "ts", self.disorder_us, end_column=end, changes=self.changes)
+
+    @property
+    def folded(self) -> FoldedFeed:
+        """What a change feed means."""
+        assert self.changes is not None
+        hidden = (self.changes.op_column, "ts")
+        rows = [
+            ChangeRow(
+                e.time,
+                str(e.values[self.changes.op_column]),
+                {name: value for name, value in e.values.items() if name not in hidden},
+            )
+            for e in self.elements
+        ]
+        return fold_changes(rows, self.changes)
 
 
 def moment(t: Instant) -> datetime:
@@ -423,12 +446,13 @@ class MemorySource(Source):
 @dataclass(frozen=True)
 class Cuts:
     """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
-    the pieces in which a batch of a stream is read; the form of the result; and how the forms of the edges within the
-    plan are chosen, see `form_strategy`."""
+    the pieces in which a batch of a stream is read; the form of the result, and whether plans coalesce all they can;
+    and how the forms of the edges within the plan are chosen, see `form_strategy`."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     shards: int = 1
     form: StreamForm = "intervals"
+    coalesces: bool = False
     forms: int = 0
 
 
@@ -443,7 +467,8 @@ def form_strategy(number: int) -> FormStrategy:
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     forms = st.sampled_from(get_args(StreamForm))
-    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms, st.integers(0, 50))
+    every = st.tuples(*(sizes for _ in range(streams)))
+    return st.builds(Cuts, every, st.integers(1, 3), forms, st.booleans(), st.integers(0, 50))
 
 
 @dataclass
@@ -453,6 +478,8 @@ class Answer:
     elements: Elements = field(default_factory=list)
     late: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     late_count: dict[str, int] = field(default_factory=dict)
+    rejected: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
+    rejected_count: dict[str, int] = field(default_factory=dict)
     batches: int = 0
 
 
@@ -462,6 +489,7 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     pipeline = lower(
         "q", chosen, [s.declared for s in streams], cut.shards, form=cut.form, strategy=form_strategy(cut.forms)
     )
+    pipeline = coalesce_everywhere(pipeline) if cut.coalesces else pipeline
     answer = Answer()
     sent = ResultBuffer(schema(plan), None)
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
@@ -475,6 +503,9 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
         begin = running.metrics.watermark("q")
         for name, late in report.late.items():
             answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
+        for name, rejected in report.rejected.items():
+            answer.rejected.setdefault(name, []).extend(row for table in rejected for row in table.to_pylist())
+    answer.rejected_count = {name: status.rejected for name, status in running.metrics.statuses.items()}
     answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
     answer.elements = elements_of(sent.chunks(0, FOREVER).frame(schema(plan)))
     assert all(end != OPEN for _, _, end in answer.elements), "everything has an end at the end of time"
@@ -499,7 +530,7 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
 
 
 def raw(streams: Sequence[Arrivals]) -> RawStreams:
-    return {stream.name: stream.elements for stream in streams}
+    return {stream.name: stream.elements if stream.changes is None else stream.folded.elements for stream in streams}
 
 
 def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> int:

@@ -43,12 +43,17 @@ def draw_rows(dice: Random, stream: BaseStream) -> Rows:
     times = sorted(dice.randrange(0, LONGEST_US, SECOND) for _ in range(ROWS))
     elements = tuple(_draw_row(dice, stream, t) for t in times)
     known = replace(stream, source=ConnectorCall("test"))
-    return Rows(stream.name, stream.columns, elements, stream.disorder_us, stream.has_intervals, known)
+    order = (stream.disorder_us, stream.has_intervals, stream.changes)
+    return Rows(stream.name, stream.columns, elements, *order, stream=known)
 
 
 def _draw_row(dice: Random, stream: BaseStream, t: int) -> Element:
     until = t + dice.choice((1, 20 * SECOND, 60 * SECOND)) if stream.has_intervals else None
-    given = {stream.time_column: moment(t)} | ({stream.end_column: moment(until)} if until is not None else {})
+    given: dict[str | None, Value] = {stream.time_column: moment(t)}
+    if until is not None:
+        given[stream.end_column] = moment(until)
+    if stream.changes is not None:
+        given[stream.changes.op_column] = dice.choice(("insert", "insert", "delete"))
     values = {name: given[name] if name in given else _draw_value(dice, kind) for name, kind in stream.columns}
     return Element(t, values) if until is None else Element(t, values, until)
 

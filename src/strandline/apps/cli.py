@@ -356,12 +356,15 @@ def bench(
         list[str] | None, typer.Option(help="Only this query of nexmark, costs or orders; may be repeated.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each engine; the best counts.")] = 2,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Of costs: ten shapes that the model was not improved with.")
+    ] = False,
     debug: DebugOption = False,
 ) -> None:
     """Benchmark strandline against plain Spark; `operators` measures each operator alone."""
     from strandline.apps.bench.run import report, run_bench
 
-    results = run_bench(name, rows, repeat, err_console, query or ())
+    results = run_bench(name, rows, repeat, err_console, query or (), held_out)
     if as_json:
         print(json.dumps(results, indent=2))
     else:

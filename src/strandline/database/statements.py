@@ -19,8 +19,9 @@ from strandline.database.introspection.system_tables import SystemTables, query_
 from strandline.database.query import Query
 from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream
 from strandline.logical.plan import Plan
+from strandline.logical.tree import reads_changes
 from strandline.sql import ast
-from strandline.sql.binder.binder import bind_derived_stream, bind_reading, bind_view
+from strandline.sql.binder.binder import allowed_shedding, bind_derived_stream, bind_reading, bind_view
 from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
 from strandline.sql.binder.scope import suggestion
 
@@ -106,17 +107,20 @@ class Statements:
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
         sink = self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
+        clause: ast.Shedding | None = None
         match statement:
-            case ast.CreateStreamAs(named, query, shedding) | ast.CreateSink(named, _, query, shedding):
+            case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
                 name = named.name
-                max_dropped = self._database.shedding if shedding is None else shedding.most
             case ast.CreateView(named, _, query):
-                max_dropped, name = None, named.name
-            case ast.QueryWithShedding(query, shedding):
-                max_dropped = shedding.most
+                name = named.name
+            case ast.QueryWithShedding(query, clause):
+                pass
             case query:
-                max_dropped = self._database.shedding
+                pass
         plan, reads = bind_reading(query, self._catalog)
+        max_dropped = None if isinstance(statement, ast.CreateView) else self._default_shedding(plan)
+        if clause is not None:
+            max_dropped = allowed_shedding(plan, clause)
         return BoundQuery(name or "", plan, reads, sink, shedding=max_dropped, statement=statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
@@ -128,8 +132,12 @@ class Statements:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        shedding = self._database.shedding if stream.shedding is None else stream.shedding
+        shedding = self._default_shedding(stream.plan) if stream.shedding is None else stream.shedding
         return BoundQuery(stream.name, stream.plan, stream.reads | {stream.name}, shedding=shedding)
+
+    def _default_shedding(self, plan: Plan) -> float | None:
+        """The share of rows that a query may lose if it does not say so itself."""
+        return None if reads_changes(plan) else self._database.shedding
 
     def _readers(self) -> list[DependentQuery]:
         """The queries that a stream may not be taken away from."""
@@ -159,7 +167,9 @@ class Statements:
         stream = self._database.push.with_directory(bind_create_stream(statement, schema))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
-            open_source(stream, span=span).check(span)
+            source = open_source(stream, span=span)
+            source.check(span)
+        stream = replace(stream, statistics=stream.statistics.over(source.statistics()))
         self._catalog.add(stream, statement.name.span)
         self._database.statistics_store.recall(stream)
 

@@ -21,7 +21,7 @@ from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
-from strandline.runtime.watermark import SourceStatus, merge_statuses
+from strandline.runtime.watermark import SourceStatus
 
 
 class LocalEngine(Engine):
@@ -83,20 +83,18 @@ class LocalRun:
             return None
         messages = self._run_stages(plan_splits(self.positions, after))
         report = self.pipeline.commit(self.batch, messages, began)
-        self.positions = after
+        self.positions, self.statuses = after, report.statuses
         self.batch += 1
         return report
 
     def _run_stages(self, tasks: list[InputSplit]) -> list[Message]:
         """Read the splits of a batch and run all stages; gives the messages for the driver."""
         outputs: list[StageOutput] = []
-        statuses: list[SourceStatus] = []
         for number, split in enumerate(tasks):
             output = self._open_output(0, number)
-            statuses.append(ingest(self.physical, self.sources[split.stream], split, self.statuses, output))
+            ingest(self.physical, self.sources[split.stream], split, self.statuses, output)
             output.close()
             outputs.append(output)
-        self.statuses = merge_statuses(statuses)
         for_driver = [message for output in outputs for message in output.for_driver]
         for stage in range(1, self.physical.stages + 1):
             messages_by_shard = _exchange(outputs)

@@ -12,6 +12,7 @@ from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
 from strandline.core.security.secret import Secret
 from strandline.core.types import Type
+from strandline.logical.change_feed import ChangeFeed
 
 if TYPE_CHECKING:
     from strandline.logical.plan import Plan
@@ -66,14 +67,27 @@ class Feed(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StreamStatistics:
-    """Statistics for the planner: rows per second, and distinct values by column. Results do not depend on them."""
+    """Statistics for the planner. Results do not depend on them.
+
+    Rows per second, distinct values by column; of rows that bring their intervals the mean length in seconds; the
+    measured selectivities of filters over the stream, by their text. `steady` if rows come at constant distances.
+    """
 
     rate: float | None = None
     values: Mapping[str, float] = field(default_factory=dict)
+    length: float | None = None
+    selectivities: Mapping[str, float] = field(default_factory=dict)
+    steady: bool = False
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
         """These statistics, completed from the other."""
-        return StreamStatistics(self.rate or other.rate, {**other.values, **self.values})
+        return StreamStatistics(
+            self.rate or other.rate,
+            {**other.values, **self.values},
+            self.length or other.length,
+            {**other.selectivities, **self.selectivities},
+            self.steady or other.steady,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +112,9 @@ class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
 
     A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
-    Without a time column it is valid for the instant at which it arrives. `feed` stays in this process: other processes
-    get the stream without it, and read what it has brought.
+    Without a time column it is valid for the instant at which it arrives. The rows of one with `changes` say when
+    others begin and end. `feed` stays in this process: other processes get the stream without it, and read what it has
+    brought.
     """
 
     word: ClassVar[str] = "stream"
@@ -113,6 +128,16 @@ class BaseStream:
     statistics: StreamStatistics = field(default_factory=StreamStatistics)
     feed: Feed | None = field(default=None, compare=False, repr=False)
     bad_input: BadInputPolicy = BadInputPolicy()
+    changes: ChangeFeed | None = None
+
+    @property
+    def queried_columns(self) -> tuple[tuple[str, Type], ...]:
+        """Columns that queries see. The operation and the time of a change are not columns of the row that it changes:
+        which of equal rows ends must not make a difference."""
+        if self.changes is None:
+            return self.columns
+        hidden = (self.changes.op_column, self.time_column)
+        return tuple(column for column in self.columns if column[0] not in hidden)
 
     @property
     def has_intervals(self) -> bool:

@@ -146,7 +146,8 @@ def show_node(plan: Plan) -> str:
     match plan:
         case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
-            return f"Scan {name} ({', '.join(c.name for c in columns)}){' with intervals' if plan.intervals else ''}"
+            kind = " of changes" if plan.changes is not None else " with intervals" if plan.intervals else ""
+            return f"Scan {name} ({', '.join(c.name for c in columns)}){kind}"
         case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
         case logical.CountWindow(partition, rows, slide, _):

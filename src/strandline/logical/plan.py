@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from strandline.core.errors import Span
 from strandline.core.types import Column
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
 Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
@@ -20,7 +21,7 @@ Aggregates: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
 @dataclass(frozen=True, slots=True)
 class Scan:
     """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
-    `intervals`, for an interval that it brings along.
+    `intervals`, for an interval that it brings along. The intervals of a stream with `changes` end when it says so.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
     """
@@ -29,6 +30,7 @@ class Scan:
     alias: str
     columns: tuple[Column, ...]
     intervals: bool = False
+    changes: ChangeFeed | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,6 +71,11 @@ def size(plan: Plan) -> int:
     return sum(1 + sum(extent(expression).nodes for expression in expressions(node)) for node in walk(plan))
 
 
+def reads_changes(plan: Plan) -> bool:
+    """True if the plan reads a change feed: without one of its rows, all that follows may be wrong."""
+    return any(isinstance(node, Scan) and node.changes is not None for node in walk(plan))
+
+
 def streams_read(plan: Plan) -> frozenset[str]:
     """The names of the base streams under a plan."""
     return frozenset(node.stream for node in walk(plan) if isinstance(node, Scan))

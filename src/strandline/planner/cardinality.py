@@ -19,7 +19,8 @@ from strandline.core.temporal import SECOND
 from strandline.core.types import Column, Schema
 from strandline.logical import plan as logical
 from strandline.logical.catalog import StreamStatistics
-from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts
+from strandline.logical.explain import show_expression
+from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, columns_of, conjuncts, rebuilt
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources
@@ -48,7 +49,9 @@ class StreamProfile:
     the number of distinct values by column id.
 
     `spread` if some are valid longer than others, between not at all and twice the mean. A join emits its results in
-    bursts, one per match of a row; those of a burst agree in the columns `alike`.
+    bursts, one per match of a row; those of a burst agree in the columns `alike`. `steady` if starts have constant
+    distances and validities are equally long. As long as elements are rows of one base stream, `names` has the names of
+    its columns by id, and `selectivities` what was measured of filters over it.
     """
 
     rate: float
@@ -58,11 +61,18 @@ class StreamProfile:
     spread: bool = False
     burst: float = 1.0
     alike: frozenset[str] = frozenset()
+    steady: bool = False
+    names: Mapping[str, str] = field(default_factory=dict)
+    selectivities: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def valid(self) -> float:
         """Number of elements valid at an instant."""
         return self.rate * self.length
+
+    def fewer(self, share: float) -> StreamProfile:
+        """The same snapshots with fewer, longer elements: this share of their number."""
+        return replace(self, rate=self.rate * share, length=min(self.length / share, LONGEST))
 
     def values_of(self, column: str) -> float:
         """Number of distinct values of a column among the elements that are valid together."""
@@ -126,7 +136,16 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
 
 def estimate_scan(statistics: StreamStatistics, columns: Schema, intervals: bool) -> StreamProfile:
     values = {c.id: statistics.values[c.name] for c in columns if c.name in statistics.values}
-    return StreamProfile(statistics.rate or RATE, LENGTH if intervals else CHRONON, CHRONON, values)
+    return StreamProfile(
+        statistics.rate or RATE,
+        (statistics.length or LENGTH) if intervals else CHRONON,
+        CHRONON,
+        values,
+        spread=intervals,
+        steady=statistics.steady and not intervals,
+        names={c.id: c.name for c in columns},
+        selectivities=statistics.selectivities,
+    )
 
 
 def windowed(below: StreamProfile, range_us: int | None, slide_us: int) -> StreamProfile:
@@ -146,7 +165,7 @@ def in_sessions(below: StreamProfile, partition: tuple[str, ...], gap_us: int) -
     """Rows come at random: the mean wait for the first gap between them is (e^(rate · gap) - 1) / rate."""
     rate, gap = below.rate / groups_of(below, partition), gap_us / SECOND
     wait = math.expm1(min(rate * gap, 50.0)) / rate if rate else gap
-    return replace(below, length=min(LONGEST, wait))
+    return replace(below, length=min(LONGEST, wait), steady=False)
 
 
 def rounded_up(below: StreamProfile, granule_us: int) -> StreamProfile:
@@ -163,7 +182,7 @@ def first_rows(below: StreamProfile, partition: tuple[str, ...], limit: int) -> 
     seen = min(limit * groups_of(below, partition), below.valid)
     share = seen / below.valid if below.valid else 1.0
     rate = max((2 - share) * below.rate * share, CHRONON)  # an expiring element is replaced by another, if there is one
-    return replace(below, rate=rate, length=seen / rate)
+    return replace(below, rate=rate, length=seen / rate, steady=False)
 
 
 def ranked(below: StreamProfile, rank_column: Column, partition: tuple[str, ...], limit: int | None) -> StreamProfile:
@@ -187,14 +206,19 @@ def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
                 values[id] = min(values.get(id, VALUES), float(len(choices)))
             case Call("<" | "<=" | ">" | ">=", (ColumnRef(id, _), Literal()) | (Literal(), ColumnRef(id, _)), _):
                 values[id] = max(1.0, values.get(id, VALUES) * RANGE)
-    return replace(below, rate=below.rate * selectivity(predicate, below), values=values)
+    return replace(below, rate=below.rate * selectivity(predicate, below), values=values, steady=False)
 
 
 def mapped(below: StreamProfile, outputs: logical.Outputs) -> StreamProfile:
     """(22.2)"""
     values = {column.id: values_in(expression, below) for column, expression in outputs}
     alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
-    return replace(below, values=values, alike=alike)
+    return replace(below, values=values, alike=alike, names=pass_names(below.names, outputs))
+
+
+def pass_names(names: Mapping[str, str], outputs: logical.Outputs) -> dict[str, str]:
+    """The columns of a base stream that a map passes on, by their new ids."""
+    return {c.id: names[e.id] for c, e in outputs if isinstance(e, ColumnRef) and e.id in names}
 
 
 def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfile) -> StreamProfile:
@@ -208,12 +232,17 @@ def joined(predicate: Expression | None, left: StreamProfile, right: StreamProfi
     return StreamProfile(
         rate,
         length,
-        max(left.granule, right.granule),
+        common_granule(left, right),
         values,
         spread=min(left.length, right.length) > CHRONON,
         burst=max(1.0, rate / comings) if comings else 1.0,
         alike=_equated(predicate),
     )
+
+
+def common_granule(*streams: StreamProfile) -> float:
+    """Granule of what starts and ends where elements of several streams do: the finest common refinement of theirs."""
+    return math.gcd(*(max(1, round(stream.granule * SECOND)) for stream in streams)) / SECOND
 
 
 def _equated(predicate: Expression | None) -> frozenset[str]:
@@ -249,7 +278,7 @@ def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, 
         case "mark":
             valid = left.valid
     rate = max(switches * (1.0 if kind == "mark" else 0.5), CHRONON)
-    return replace(left, rate=rate, length=min(left.length, valid / rate))
+    return replace(left, rate=rate, length=min(left.length, valid / rate), steady=False)
 
 
 def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
@@ -257,7 +286,16 @@ def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
     together = below.burst if below.alike.issuperset(keys) else 1.0
     profile = grouped(replace(below, rate=below.rate / together), groups_of(below, keys))
     values = {key: below.values_of(key) for key in keys}
-    return replace(profile, values=values, spread=True, burst=1.0, alike=frozenset())
+    return replace(profile, values=values, spread=True, burst=1.0, alike=frozenset(), steady=False, names={})
+
+
+def changing_share(below: StreamProfile, keys: tuple[str, ...], aggregates: logical.Aggregates) -> float:
+    """The share of the changes of a group that change the value of some aggregate. Of m elements that are valid
+    together in a group, the one that comes or goes is the MIN or MAX with the chance 1 / m."""
+    together = max(1.0, below.valid / groups_of(below, keys))
+    if all(call.function in ("min", "max") for _, call in aggregates):
+        return min(1.0, len(aggregates) / together)
+    return 1.0
 
 
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
@@ -283,7 +321,8 @@ def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
         age = 1 / per_payload - below.length * (1 - covered) / covered if covered > 1e-6 else below.length / 2
         length = below.length - covered * age
     valid = groups_of(below, columns) * covered
-    return replace(below, rate=min(valid / length, below.rate), length=length, spread=True, burst=1.0)
+    rate = min(valid / length, below.rate)
+    return replace(below, rate=rate, length=length, spread=True, burst=1.0, steady=False)
 
 
 def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfile, ...]) -> StreamProfile:
@@ -295,21 +334,31 @@ def merged(columns: Schema, inputs: tuple[Schema, ...], below: tuple[StreamProfi
         ids = [schema[number].id for schema in inputs]
         values[column.id] = max(profile.values.get(i, VALUES) for profile, i in zip(below, ids, strict=True))
     spread = any(profile.spread for profile in below) or len({profile.length for profile in below}) > 1
-    return StreamProfile(rate, length, min(profile.granule for profile in below), values, spread)
+    return StreamProfile(rate, length, common_granule(*below), values, spread)
 
 
 def grouped(stream: StreamProfile, groups: float) -> StreamProfile:
     """(22.6) and (22.7): a group has a new value at every granule at which an element of it starts or ends, unless it
     is empty then. Elements come at random, m of them are valid together in a group, and k come in a granule: the group
-    is not empty with the probability 1 - e^-m, and that without a change with e^-2k (1 - e^-(m-k))."""
+    is not empty with the probability 1 - e^-m, and that without a change with e^-2k (1 - e^-(m-k)).
+
+    Remark 22.1: of elements at constant distances that are valid for a multiple of it, one ends where another starts.
+    """
     if not stream.rate or not stream.length:
         return stream
+    if groups == 1 and _ends_where_others_start(stream):
+        return replace(stream, length=1 / stream.rate)
     granule = min(stream.granule, stream.length)
     coming = stream.rate / groups * granule
     there = stream.valid / groups
     share = -math.expm1(-there) + math.exp(-2 * coming) * math.expm1(-max(there - coming, 0.0))
     rate = groups * share / granule
     return replace(stream, rate=rate, length=groups * -math.expm1(-there) / rate) if rate > 0 else stream
+
+
+def _ends_where_others_start(stream: StreamProfile) -> bool:
+    together = stream.length * stream.rate
+    return stream.steady and stream.granule * stream.rate <= 1 <= together and abs(together - round(together)) < 1e-6
 
 
 def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
@@ -321,12 +370,35 @@ def groups_of(stream: StreamProfile, columns: tuple[str, ...]) -> float:
 
 
 def selectivity(predicate: Expression, stream: StreamProfile) -> float:
-    """The share of elements that satisfy a predicate, its parts taken as independent."""
+    """The share of elements that satisfy a predicate: measured, or its parts taken as independent."""
+    measured = _measured_share(predicate, stream)
+    if measured is not None:
+        return measured
     share = math.prod((_share(part, stream) for part in conjuncts(predicate)), start=1.0)
     return min(1.0, max(0.0, share))
 
 
+def filter_text(predicate: Expression, names: Mapping[str, str]) -> str | None:
+    """A predicate over a base stream as text with the names of its columns, whatever their ids in a plan."""
+    if not names.keys() >= columns_of(predicate):
+        return None
+    return show_expression(_renamed(predicate, names))
+
+
+def _renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
+    if isinstance(expression, ColumnRef):
+        return replace(expression, id=names[expression.id])
+    return rebuilt(expression, lambda child: _renamed(child, names))
+
+
+def _measured_share(part: Expression, stream: StreamProfile) -> float | None:
+    text = filter_text(part, stream.names) if stream.selectivities else None
+    return None if text is None else stream.selectivities.get(text)
+
+
 def _share(part: Expression, stream: StreamProfile) -> float:
+    if (measured := _measured_share(part, stream)) is not None:
+        return measured
     match part:
         case Literal(value, _):
             return 1.0 if value is True else 0.0

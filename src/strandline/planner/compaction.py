@@ -1,7 +1,8 @@
 """Policy of state segments: LSM compaction, its effect in the steady state, and when a probe goes by time, too.
 
-Rows of a hashed log leave with their whole segment, so a log holds more rows than are valid. Their number, the number
-of segments and the write amplification follow from the policy alone: `forecast_log` simulates it with counts.
+Rows of a hashed log leave with their whole segment or when it is written again, so a log holds more rows than are
+valid. Their number, the number of segments and the write amplification follow from the policy alone: `forecast_log`
+simulates it with counts.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,12 @@ TRIAL_PAIRS = 2**16
 FEW_VALID = 8
 # To find a row of a keyed log by its key and to replace it takes as long as to read and write so many in a row.
 LOOK_UP_COST = 4
+
+# How the rows of a hashed log leave. fifo: their ends are in the order of their starts, so the oldest segment expires
+# as a whole. calendar: they end in any order; when more than EXPIRED_SHARE of the log has expired, segments are written
+# again without those rows.
+StateStructure: TypeAlias = Literal["fifo", "calendar"]
+EXPIRED_SHARE = 1 / 8
 
 _CHANCE: Final = 0.02  # of a batch
 _MAX_BATCHES: Final = 64  # of a validity that are simulated; a longer one is simulated in longer batches
@@ -61,6 +68,18 @@ def merge_window_of_versions(rows: Sequence[int]) -> slice | None:
         if sum(rows[group]) <= LARGEST_MERGE_ROWS and len(set(tiers[group])) == 1:
             return group
     return None
+
+
+def segments_to_clean(rows: Sequence[int], expired: Sequence[int]) -> list[int]:
+    """The segments of a calendar to write again, so that at most EXPIRED_SHARE of what remains has expired: those with
+    the largest expired share first, since it costs the rows that are written, and gains the others."""
+    total, gone, chosen = sum(rows), sum(expired), list[int]()
+    for number in sorted(range(len(rows)), key=lambda n: -expired[n] / max(rows[n], 1)):
+        if gone <= EXPIRED_SHARE * total:
+            break
+        chosen.append(number)
+        total, gone = total - expired[number], gone - expired[number]
+    return chosen
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +132,28 @@ class _LogSimulation:
     def step(self, now: int) -> tuple[float, int, float]:
         """One batch, which ends at `now`; rows came half a batch ago on average."""
         self.segments = [s for s in self.segments if s[0][-1] + 0.5 + self.longest + self.behind > now]
+        rewritten = 0.0
         born = np.array([now - 0.5])
         if self.longest > 0.5:
             self.segments.append((born, self._alive(born, now)))
-        rewritten = 0.0
         while (window := merge_window([round(rows) for _, rows in self.segments])) is not None:
             born = np.concatenate([batches for batches, _ in self.segments[window]])
             born = born[born + 0.5 + self.longest + self.behind > now]
             rows = self._alive(born, now)
             rewritten += rows
             self.segments[window] = [(born, rows)] if len(born) else []
+        if self.spread:
+            rewritten += self._clean(now)
         return sum(rows for _, rows in self.segments), len(self.segments), rewritten
+
+    def _clean(self, now: int) -> float:
+        """Write the segments again of which enough has expired; gives the rows that are written."""
+        alive = [self._alive(born, now) for born, _ in self.segments]
+        expired = [round(rows - left) for (_, rows), left in zip(self.segments, alive, strict=True)]
+        chosen = segments_to_clean([round(rows) for _, rows in self.segments], expired)
+        for number in chosen:
+            self.segments[number] = (self.segments[number][0], alive[number])
+        return sum(alive[number] for number in chosen)
 
     def _alive(self, born: NDArray[np.float64], now: int) -> float:
         """Number of valid rows of some batches, each batch spread evenly over its time."""

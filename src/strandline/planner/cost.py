@@ -10,6 +10,7 @@ operators, this file what is more than a line of them; `planner/prices.py` has t
     pair        of rows that are compared      step        an operator that runs for a batch in a shard
     computed    nanoseconds of expressions     sorted      a row that ends out of order
     covered     matches of an outer join       total, extreme, member    changes that an aggregate follows
+    compared    results of a group             paired, pairing   rows and steps that find the ends of open elements
 """
 
 from __future__ import annotations
@@ -192,12 +193,14 @@ def aggregate_state(
     ends = stream.length < LONGEST
     staying = stream.valid if ends or members else 0.0
     if node.panes:
-        staying = min(staying, alive * max(1.0, first.uncut.length / stream.granule))
+        staying = min(staying, groups * panes_of(per_group, first.uncut.length / stream.granule))
     candidates = alive * _harmonic(max(per_group, 1e-9)) if ends else alive
     changes = first.arriving * (2 if ends else 1)
     touched = alive / batch if node.form == "intervals" else keyed(changes, alive, batch, work)
     events = changes + touched
     work["touched"] = touched
+    if node.coalesces:
+        work["compared"] = events
     sort_by_end(first, batch, work)
     work["total"] = events * sum(_totals(call) for call in calls)
     work["extreme"] = (first.arriving + candidates / alive * touched) * len(extremes) if alive else 0.0
@@ -209,6 +212,13 @@ def aggregate_state(
     total_width = sum(widths[key] for key in node.keys) + 8 * (1 + sum(_totals(call) for call in calls))
     size = staying * valid_width + alive * total_width + candidates * len(extremes) * (valid_width + _TIMES / 2)
     return rows, size / rows if rows else 0.0
+
+
+def panes_of(elements: float, granules: float) -> float:
+    """(22.30), and (22.35) for the elements of a group: of the granules of a window, those in which elements end."""
+    if granules <= 1:
+        return min(elements, 1.0)
+    return granules * -math.expm1(elements * math.log1p(-1 / granules))
 
 
 def _totals(call: AggregateCall) -> float:

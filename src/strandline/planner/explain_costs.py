@@ -9,7 +9,7 @@ from typing import Final
 
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import ColumnRef
-from strandline.planner.cardinality import RATE, VALUES, StatisticsByStream
+from strandline.planner.cardinality import LENGTH, RATE, VALUES, StatisticsByStream
 from strandline.planner.estimate import MAX_SPEEDUP, Estimate, Estimates
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.explain import pipeline_lines
@@ -81,6 +81,9 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
             listed = ", ".join(missing) if len(missing) <= _MAX_NAMES else f"each of {len(missing)} columns"
             parts.append(f"{VALUES:,.0f} distinct values of {listed}")
         hints = ["rate = …"] if stream_statistics.rate is None else []
+        if stream.has_intervals and stream_statistics.length is None:
+            parts.append(f"rows that are valid for {LENGTH:g} s")
+            hints.append("length = …")
         hints += [f"distinct({missing[0]}) = …"] if missing else []
         if parts:
             lines.append(f"assumed: {stream.name} has {' and '.join(parts)}; declare it WITH ({', '.join(hints)})")

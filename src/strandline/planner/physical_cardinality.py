@@ -61,8 +61,25 @@ class PhysicalProfile:
         rate = stream.rate + (cuts if form == "intervals" else min(cuts, stream.rate))
         length = stream.valid / rate if rate else stream.length
         whole = stream.rate / rate if rate else 1.0
-        stream = replace(stream, rate=rate, length=length, spread=True)
-        return replace(self, stream=stream, cut=True, form=form, whole=whole)
+        sent = replace(stream, rate=rate, length=length, spread=True, steady=False)
+        return replace(self, stream=sent, cut=True, form=form, whole=whole)
+
+
+def beginning_share(node: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
+    """The share of the elements that no equal one precedes, where the values of an aggregate are left out that make
+    neighbours differ. Values before and after a change are independent: if a filter lets a share p of them pass, an
+    element goes on with the chance p, unless its group was empty before."""
+    passed, below = profiles[node].uncut.rate, node
+    keeps = True
+    while isinstance(below, physical.Filter | physical.Project):
+        keeps &= isinstance(below, physical.Filter)
+        below = below.source
+    if keeps or not isinstance(below, physical.IncrementalAggregate) or not profiles[below].uncut.rate:
+        return 1.0
+    source = profiles[below.source].uncut
+    there = source.valid / groups_of(source, below.keys)
+    share = min(1.0, passed / profiles[below].uncut.rate)
+    return max(1e-6, 1.0 + share * math.expm1(-there))
 
 
 def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression | None:

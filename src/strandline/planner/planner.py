@@ -18,6 +18,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read
 from strandline.planner.alternatives import improve, separating_rule
 from strandline.planner.cardinality import StatisticsByStream
+from strandline.planner.coalescing import place_coalescing
 from strandline.planner.estimate import Estimates, estimate
 from strandline.planner.join_order import order_joins, other_orders
 from strandline.planner.physical.lowering import combine, lower
@@ -113,6 +114,7 @@ def plan_query(
         sheds = name in inputs.shedding
         form: StreamForm = "changes" if name in inputs.changes else "intervals"
         physical = lower(name, optimized, inputs.streams, inputs.shards, sheds=sheds, form=form, first=fragments_before)
+        physical = place_coalescing(physical, inputs.statistics, inputs.prices)
         return PlannedQuery(name, logical, optimized, physical, inputs, difference)
 
     limit = inputs.limits.get(name)

@@ -53,4 +53,5 @@ def _first(rejected: pa.Table | None) -> str | None:
     if rejected is None or not rejected.num_rows:
         return None
     row = rejected.slice(0, 1).to_pylist()[0]
-    return f"First in this batch: {row['place']}, row {row['row']}: {row['reason']}"
+    number = "" if row["row"] is None else f", row {row['row']}"
+    return f"First in this batch: {row['place']}{number}: {row['reason']}"

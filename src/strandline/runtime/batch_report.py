@@ -26,6 +26,7 @@ class BatchReport:
     rows_out: dict[str, int] = field(default_factory=dict)
     late: dict[str, list[pa.Table]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
+    unmatched: dict[str, int] = field(default_factory=dict)  # how many were accepted, and are rejected now
     operators: dict[str, OperatorCounters] = field(default_factory=dict)
     measured: dict[str, EdgeMetrics] = field(default_factory=dict)
     staged: dict[str, list[StagedFile]] = field(default_factory=dict)  # results that tasks have written, by query
@@ -43,6 +44,8 @@ class BatchReport:
             else:
                 report._add(message)
         report.statuses = merge_statuses(statuses)
+        for stream, count in report.unmatched.items():
+            report.statuses[stream] = report.statuses[stream].reject_accepted(count)
         return report
 
     def _add(self, message: Message) -> None:
@@ -64,6 +67,10 @@ class BatchReport:
                 self.late.setdefault(message.name, []).append(message.table)
             case "rejected":
                 self.rejected.setdefault(message.name, []).append(message.table)
+            case "unmatched":
+                assert message.table is not None
+                self.rejected.setdefault(message.name, []).append(message.table)
+                self.unmatched[message.name] = self.unmatched.get(message.name, 0) + message.table.num_rows
             case "operators":
                 for fragment, facts in message.facts.items():
                     add_counters(self.operators, fragment, OperatorCounters(**facts))

@@ -25,6 +25,7 @@ class Message:
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
     something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
+    "unmatched" ones that were accepted before they proved to delete nothing,
     "file" (a result that was written to its staged file), "open" (how many of its elements are open, and the staged
     file of them, if all were announced), "operators" (what they did, and how much they keep), "measured" (what was
     found on the edges, where metrics are requested).

@@ -12,6 +12,7 @@ from strandline.connectors.sources.base import Chunk, Source
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import WEIGHT, BaseStream
 from strandline.planner.physical.plan import Fragment, Pipeline, ports
+from strandline.runtime.arrival_rate import smooth_distance
 from strandline.runtime.edge_metrics import EdgeProfiler
 from strandline.runtime.exchange import DRIVER, Message, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Mask, Times, is_sorted, times
@@ -119,6 +120,8 @@ def _accept(
             out.count(fragment, runner)
         if dropped:
             status = replace(status, dropped=with_counts(status.dropped, dropped))
+        if chunk.partition is None:
+            status = replace(status, distance=smooth_distance(status.distance, status.rows, status.high, time))
         high = int(time.max())
         status = replace(status, low=min(status.low, int(time.min())), high=max(status.high, high))
         if chunk.partition is not None:

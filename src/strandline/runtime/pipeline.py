@@ -22,8 +22,9 @@ from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNI
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import Catalog
 from strandline.planner.estimate import Estimate, estimate
+from strandline.planner.physical.forms import has_open_elements
 from strandline.planner.physical.graph import build_operator_graph
-from strandline.planner.physical.plan import Pipeline, has_open_elements, has_whole_elements
+from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.bad_input import check_input
@@ -346,9 +347,11 @@ class RunningPipeline:
         )
 
     def expected(self) -> Mapping[str, Estimate]:
-        """What the planner expected of each operator."""
+        """What is expected of each operator: by the figures of its plan, or by those that were measured since. When one
+        of them is replaced, all operators above are estimated again."""
         assert self.inputs is not None, "it was planned"
-        return estimate(self.physical, self.inputs.statistics, prices=self.inputs.prices).steps
+        statistics = {**self.inputs.statistics, **self.statistics_store.catalog.statistics()}
+        return estimate(self.physical, statistics, prices=self.inputs.prices).steps
 
     def read_results(self, query: str) -> ResultChunks | None:
         """The results of a query, in memory or wherever its sink can read them again; None where it cannot."""

@@ -11,11 +11,13 @@ from operator import add
 import numpy as np
 import polars as pl
 
+from strandline.connectors.sources.base import REJECT_SCHEMA
+from strandline.core.temporal import show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
-from strandline.runtime.kernels.batch import Batch
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, times
 from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators import stateless
@@ -31,6 +33,7 @@ from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.counting_distinct import CountingDistinctOperator
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
+from strandline.runtime.operators.fold_changes import FoldChangesOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
@@ -52,11 +55,11 @@ def operator_for(node: Node) -> Operator:
             return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
-        case physical.HashJoin(left_keys, right_keys, condition, left, right, forms):
+        case physical.HashJoin(left_keys, right_keys, condition, left, right, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
-                return HashJoinOperator(left_keys, right_keys, condition, *schemas)
-            return ChangesHashJoinOperator(left_keys, right_keys, condition, *schemas, forms)
+                return HashJoinOperator(left_keys, right_keys, condition, *schemas, structures)
+            return ChangesHashJoinOperator(left_keys, right_keys, condition, *schemas, forms, structures)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -73,18 +76,22 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
-        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, forms):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
-                return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form)
-            return ChangesOuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, forms)
-        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, input_form):
-            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, input_form)
+                return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
+            keys = left_keys, right_keys
+            return ChangesOuterHashJoinOperator(kind, *keys, condition, *schemas, mark, forms, structures)
+        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces, input_form):
+            how = form, panes, coalesces, input_form
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), *how)
         case physical.Distinct(source, form):
             operator = DistinctOperator if form == "intervals" else CountingDistinctOperator
             return operator(physical.schema(source))
-        case physical.Coalesce(source):
-            return CoalesceOperator(physical.schema(source))
+        case physical.Coalesce(source, form, longest_us):
+            return CoalesceOperator(physical.schema(source), form, longest_us)
+        case physical.FoldChanges(stream, op_column, keys, source, form):
+            return FoldChangesOperator(stream, op_column, keys, physical.schema(source), form)
         case physical.AsChanges():
             return AsChangesOperator()
         case physical.AsIntervals(source):
@@ -97,8 +104,8 @@ def operator_for(node: Node) -> Operator:
             return stateless.RepeatOperator(copies)
         case physical.SamplingRate(column, query, windows, _):
             return stateless.SamplingRateOperator(column, query, windows)
-        case physical.Split(length_us, repeats, _):
-            return SplitOperator(length_us, repeats)
+        case physical.Split(length_us, repeats, _, by_rows):
+            return SplitOperator(length_us, repeats, by_rows)
         case physical.Input() | physical.Exchange():
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
@@ -147,6 +154,14 @@ class FragmentRunner:
                 self._watch(number, done[number].frame)
                 before = cpu_seconds()
         return input_of(self._root)
+
+    def unmatched(self) -> dict[str, pl.DataFrame]:
+        """Deletions in change feeds of rows that are not there, by stream; once, however often a stream is read."""
+        found: dict[str, pl.DataFrame] = {}
+        for operator in self.operators:
+            if isinstance(operator, FoldChangesOperator):
+                found.setdefault(operator.stream, operator.unmatched)
+        return found
 
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):
@@ -273,6 +288,7 @@ def run_stage(
     statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     out.announced = frozenset(query for status in statuses.values() for query in status.announced)
+    reporting = _reporting_fragments(pipeline)
     after: States = {}
     for fragment in pipeline.at(stage):
         if not fragment.everywhere and shard != 0:
@@ -284,6 +300,9 @@ def run_stage(
         watermark = replace(watermark_of(statuses, fragment.streams), announces=is_announced)
         result = runner.step(_inputs(fragment, messages_in), watermark)
         out.route(fragment.route, result.frame)
+        for stream, rows in runner.unmatched().items():
+            if rows.height and reporting[stream] == fragment.id:
+                out.for_driver.append(Message("unmatched", stream, DRIVER, table=to_table(_as_rejected(stream, rows))))
         after[fragment.id] = runner.save()
         out.count(fragment, runner, after[fragment.id])
     for message in messages_in:
@@ -292,6 +311,28 @@ def run_stage(
         elif message.stage > stage or (message.kind == "watermark" and stage < pipeline.stages):
             out.send(shard, message)
     return after
+
+
+def _reporting_fragments(pipeline: Pipeline) -> dict[str, str]:
+    """For each change feed the first fragment that folds it: where a pipeline reads it several times, each finds the
+    same deletions without a match."""
+    fragments: dict[str, str] = {}
+    if any(stream.changes is not None for stream in pipeline.streams):
+        for fragment in pipeline.fragments:
+            for node in physical.numbered(fragment.root):
+                if isinstance(node, physical.FoldChanges):
+                    fragments.setdefault(node.stream, fragment.id)
+    return fragments
+
+
+def _as_rejected(stream: str, rows: pl.DataFrame) -> pl.DataFrame:
+    """Deletions without a match as rejected rows. Which rows of the input they are is not known any more."""
+    columns = [name for name in rows.columns if name not in (FROM, UNTIL)]
+    at = [show_instant(time) for time in times(rows, FROM).tolist()]
+    reasons = [f"the row that it deletes at {time} is not there" for time in at]
+    content = rows.select(pl.struct(columns).struct.json_encode()).to_series()
+    parts = {"place": [stream] * rows.height, "row": [None] * rows.height, "reason": reasons, "content": content}
+    return pl.DataFrame(parts, schema=REJECT_SCHEMA)
 
 
 def _inputs(fragment: Fragment, messages_in: Sequence[Message]) -> dict[str, Batch]:

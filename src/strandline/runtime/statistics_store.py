@@ -1,7 +1,9 @@
 """Persisted stream statistics, measured by running queries for the planning of the next ones.
 
-The rate of a stream comes from its source status, the distinct values of its columns from metric subscriptions. It is
-kept in the catalog and, where a database has a directory for checkpoints, in a file there.
+The rate of a stream comes from its source status, the selectivities of filters over it from the counts of operators,
+distinct values of its columns and the length of its intervals from metric subscriptions. They are kept in the catalog
+and, where a database has a directory for checkpoints, in a file there. A figure is replaced when another differs from
+it by more than a threshold: then everything that is estimated from it changes.
 """
 
 from __future__ import annotations
@@ -10,20 +12,25 @@ import contextlib
 import hashlib
 import json
 import time
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, Final
 
 from strandline.core.durable import write_file
 from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics
+from strandline.planner.cardinality import filter_text, pass_names
+from strandline.planner.physical import plan as physical
 from strandline.planner.physical.graph import SOURCE
+from strandline.planner.physical.plan import numbered, ports
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.edge_metrics import EdgeMetrics, Starts
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.watermark import SourceStatus
 
 FILE: Final = "statistics.json"
-LEAST_ROWS: Final = 100  # fewer rows give no reliable rate
+LEAST_ROWS: Final = 100  # fewer rows give no reliable figure
+THRESHOLD: Final = 0.2  # of a figure, by which another must differ to replace it
 EVERY: Final = 10.0  # seconds between two times that the file is written
 
 
@@ -40,7 +47,8 @@ class StatisticsStore:
         """Tell the catalog what an earlier run has learned of a stream that is declared now, if it is the same one."""
         data = self._learned.get(stream.name.lower())
         if data is not None and data["identity"] == _identity(stream):
-            self.catalog.measured[stream.name.lower()] = StreamStatistics(data["rate"], dict(data["values"]))
+            facts = {fact.name: data[fact.name] for fact in fields(StreamStatistics) if fact.name in data}
+            self.catalog.measured[stream.name.lower()] = StreamStatistics(**facts)
 
     def learn(self, report: BatchReport, metrics: PipelineMetrics) -> None:
         """Learn from a batch; now and then what was learned is written down."""
@@ -51,14 +59,19 @@ class StatisticsStore:
             self.save()
 
     def _learn(self, stream: BaseStream, metrics: PipelineMetrics) -> None:
-        starts = starts_of(metrics.statuses[stream.name])
+        status = metrics.statuses[stream.name]
         before = self.catalog.measured.get(stream.name.lower()) or StreamStatistics()
-        rate = starts.rate if starts.count >= LEAST_ROWS else None
-        sketches = metrics.measurements.edges.get(f"{SOURCE}{stream.name}", EdgeMetrics()).values or {}
-        values = {column: sketch.count for column, sketch in sketches.items()}
-        if rate is None and not values:
+        rate = (1 / status.distance if status.distance else starts_of(status).rate) if _is_enough(status.rows) else None
+        edge = metrics.measurements.edges.get(f"{SOURCE}{stream.name}", EdgeMetrics())
+        values = {column: sketch.count for column, sketch in (edge.values or {}).items()}
+        length = edge.lengths.mean if stream.has_intervals and edge.lengths is not None else None
+        shares = dict(before.selectivities)
+        for text, share in _selectivities(stream, metrics):
+            shares[text] = _latest(shares.get(text), share)
+        values = {**before.values, **values}
+        learned = StreamStatistics(_latest(before.rate, rate), values, _latest(before.length, length), shares)
+        if learned == before:
             return
-        learned = StreamStatistics(rate or before.rate, {**before.values, **values})
         self.catalog.measured[stream.name.lower()] = learned
         if self._file is not None:
             self._learned[stream.name.lower()] = {"identity": _identity(stream), **asdict(learned)}
@@ -71,6 +84,37 @@ class StatisticsStore:
         with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
             write_file(self._file, json.dumps(dict(self._learned), indent=1).encode(), sync=False)
+
+
+def _is_enough(rows: int) -> bool:
+    return rows >= LEAST_ROWS
+
+
+def _latest(before: float | None, now: float | None) -> Any:
+    """A measured figure: the earlier one, unless it is too far from the present one."""
+    if before is None or now is None:
+        return before if now is None else now
+    return now if abs(now - before) > THRESHOLD * before else before
+
+
+def _selectivities(stream: BaseStream, metrics: PipelineMetrics) -> Iterator[tuple[str, float]]:
+    """Filters over the rows of a stream as text, with the share of the rows that passed."""
+    status = metrics.statuses[stream.name]
+    for fragment in metrics.physical.at(0):
+        nodes, port = numbered(fragment.root), ports(fragment.root)[0]
+        counters = metrics.operators.get(fragment.id)
+        if counters is None or port.name != f"{SOURCE}{stream.name}" or status.dropped:
+            continue
+        names: Mapping[str, str] = {column.id: column.name for column in port.columns}
+        rows_in = status.rows
+        for node, passed in zip(nodes, counters.passed, strict=True):  # a chain: there is one input
+            if isinstance(node, physical.Project):
+                names = pass_names(names, node.outputs)
+            elif isinstance(node, physical.Filter) and _is_enough(rows_in):
+                text = filter_text(node.predicate, names)
+                if text is not None:
+                    yield text, max(passed, 1) / rows_in
+            rows_in = passed
 
 
 def starts_of(status: SourceStatus) -> Starts:

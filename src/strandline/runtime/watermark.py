@@ -25,7 +25,8 @@ class SourceStatus:
 
     `rate_history` has the sampling rates and their start times, `dropped` the accepted rows that sampling took, by
     query. `requested_metrics` are those that the present batch measures, `announced` the queries whose open elements it
-    announces again.
+    announces again. `distance` is the smoothed mean of seconds between two rows, except where partitions are
+    interleaved.
     """
 
     stream: str
@@ -44,6 +45,7 @@ class SourceStatus:
     requested_metrics: MetricSet = ()
     read: int = 0
     announced: tuple[str, ...] = ()
+    distance: float | None = None
 
     @property
     def progress(self) -> Instant:
@@ -64,6 +66,10 @@ class SourceStatus:
         active = [reached for name, reached in self.partitions.items() if name not in self.resting]
         return min(active, default=BEFORE_ALL)
 
+    def reject_accepted(self, rows: int) -> SourceStatus:
+        """The same if some rows that were accepted prove to be bad."""
+        return replace(self, rows=self.rows - rows, rejected=self.rejected + rows)
+
     def merge(self, other: SourceStatus) -> SourceStatus:
         """Merge the status of two tasks that have read different splits of the same batch."""
         partitions = dict(self.partitions)
@@ -81,6 +87,7 @@ class SourceStatus:
             dropped=with_counts(self.dropped, other.dropped),
             requested_metrics=union_metrics(self.requested_metrics, other.requested_metrics),
             read=self.read + other.read,
+            distance=max(self, other, key=lambda status: (status.distance is not None, status.high)).distance,
         )
         # A task has the watermarks of its own partitions; the slowest follows from all tasks.
         return replace(whole, watermark=max(self.watermark, other.watermark, whole.slowest()))

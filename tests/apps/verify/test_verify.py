@@ -80,6 +80,7 @@ WHOLE = {
         SELECT sym, COUNT(*) AS n FROM trades [RANGE 5 SECONDS] GRANULARITY(2 SECONDS) GROUP BY sym;
         SELECT x.sym, COUNT(*) AS n FROM (SELECT sym FROM trades [RANGE 3 SECONDS] GRANULARITY(1 SECOND) g)
           WINDOW(RANGE 2 SECONDS) x GROUP BY x.sym;
+        SELECT y.sym FROM (SELECT sym FROM trades [RANGE 3 SECONDS] GRANULARITY(1 SECOND) g) y [ROWS 3];
         ISTREAM(SELECT COUNT(*) AS n FROM trades [RANGE 5 SECONDS]);
         SELECT d.sym FROM DSTREAM(SELECT sym FROM trades [RANGE 2 SECONDS]) AS d WINDOW(ROWS 2)""",
     "first rows, names and intervals": """
@@ -99,6 +100,21 @@ WHOLE = {
         SELECT x FROM spans [RANGE 1 MICROSECOND];
         SELECT x FROM spans [NOW];
         SELECT y.n FROM (SELECT COUNT(*) AS n FROM trades [RANGE 4 SECONDS]) y [RANGE 1 MICROSECOND]""",
+    "change feeds": """
+        CREATE STREAM stock (item VARCHAR, n INT, op VARCHAR, ts TIMESTAMP) SOURCE rows(
+          ('a', 1, 'insert', '2024-01-01 00:00:01'), ('a', 1, 'insert', '2024-01-01 00:00:02'),
+          ('b', 2, '-', '2024-01-01 00:00:02'), ('a', 1, 'delete', '2024-01-01 00:00:04'),
+          ('b', 3, '+', '2024-01-01 00:00:04'), ('c', 9, 'u', '2024-01-01 00:00:04'),
+          ('a', 2, 'c', '2024-01-01 00:00:03')) ORDERED BY ts WITHIN 1 SECOND CHANGES IN op;
+        CREATE STREAM prices (sym VARCHAR, price INT, op VARCHAR, ts TIMESTAMP) SOURCE rows(
+          ('a', 1, 'c', '2024-01-01 00:00:00'), ('a', 2, 'u', '2024-01-01 00:00:02'),
+          ('a', 3, 'u', '2024-01-01 00:00:02'), ('b', 7, 'r', '2024-01-01 00:00:03'),
+          ('a', NULL, 'd', '2024-01-01 00:00:05'), ('b', 8, 'u', '2024-01-01 00:00:06'))
+          ORDERED BY ts CHANGES IN op PRIMARY KEY (sym);
+        SELECT * FROM stock;
+        SELECT item, COUNT(*) AS k, SUM(n) AS total FROM stock GROUP BY item;
+        SELECT t.sym, p.price AS now, t.price FROM trades [RANGE 3 SECONDS] t LEFT JOIN prices p ON p.sym = t.sym;
+        SELECT COUNT(*) AS n FROM prices [NOW]""",
     "subqueries of at most one row": """
         SELECT sym, (SELECT price FROM trades [ROWS 1]) AS p FROM trades [RANGE 4 SECONDS];
         SELECT sym, (SELECT u.price + t.price FROM trades [PARTITION BY sym ROWS 1] u WHERE u.sym = t.sym) AS p

@@ -94,6 +94,45 @@ def test_a_stopped_query_goes_on_from_its_checkpoint(spark_database: Database, t
     )
 
 
+def test_a_change_feed_keeps_its_live_elements_over_a_restart(spark_database: Database, tmp_path: Path) -> None:
+    """A deletion after the restart ends what was inserted before; one that deletes nothing is rejected once."""
+    (tmp_path / "in").mkdir()
+    columns = "(k INT, op VARCHAR, ts BIGINT)"
+
+    def arrive(name: str, *rows: tuple[int, str, int]) -> None:
+        (tmp_path / "in" / f".{name}").write_text("k,op,ts\n" + "".join(f"{k},{op},{ts}\n" for k, op, ts in rows))
+        (tmp_path / "in" / f".{name}").rename(tmp_path / "in" / f"{name}.csv")
+
+    def begin() -> Query:
+        database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path / "c", shards=2)
+        database.sql(
+            f"""CREATE STREAM s {columns} SOURCE file('{tmp_path}/in/*.csv', follow => true)
+                  ORDERED BY ts CHANGES IN op"""
+        )
+        return database.sql("SELECT k FROM s", name="q", sink=sl.Parquet(tmp_path / "out" / "q"))
+
+    arrive("a", *((k, "+", 1) for k in range(20)), (99, "-", 2), (3, "-", 3), (50, "+", 4))
+    query = begin()
+    until(lambda: query.metrics()["rejected"] == {"s": 1})
+    query.stop()
+    arrive("b", *((k, "-", 7) for k in range(10) if k != 3), (3, "-", 8), (3, "+", 9))
+    (tmp_path / "in" / "_END").touch()
+    again = begin()
+    assert again.await_end(120)
+    assert again.metrics()["rejected"] == {"s": 2}
+    assert again.metrics()["rows_in"] == {"s": 32}
+    found = {
+        (
+            row["k"],
+            row["valid_from"].microsecond,
+            None if row["valid_until"] is None else row["valid_until"].microsecond,
+        )
+        for row in again.results().to_pylist()
+    }
+    ends = {k: 3 if k == 3 else 7 for k in range(10)}
+    assert found == {*((k, 1, ends.get(k)) for k in range(20)), (50, 4, None), (3, 9, None)}
+
+
 def test_an_idle_source_does_not_hold_the_others_back(spark_database: Database, tmp_path: Path) -> None:
     (tmp_path / "quiet").mkdir()
     database = sl.connect(spark=spark_database.spark, batch_rows=500)

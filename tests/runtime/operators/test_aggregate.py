@@ -95,7 +95,7 @@ def aggregated(
     input_form = slicing.input_forms[0]
     panes = slicing.panes and input_form == "intervals" and all(has_sums(call) for _, call in called)
     return drive(
-        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes, input_form),
+        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes, slicing.coalesces, input_form),
         [(schema, source)],
         slicing,
         origin,

@@ -27,7 +27,7 @@ INNER = (
     "SELECT a.i FROM stay GRANULARITY(3 MICROSECONDS) a JOIN s [ROWS 3] GRANULARITY(3 MICROSECONDS) b ON a.i = b.i",
 )
 OUTER = ("[RANGE 3 MICROSECONDS]", "[RANGE 12 MICROSECONDS]", "[RANGE 6 MICROSECONDS SLIDE 9 MICROSECONDS]",
-         "[RANGE 9 MICROSECONDS SLIDE 3 MICROSECONDS]")  # fmt: skip
+         "[RANGE 9 MICROSECONDS SLIDE 3 MICROSECONDS]", "[ROWS 3]", "[PARTITION BY i ROWS 2]")  # fmt: skip
 
 row = st.tuples(st.integers(-5, 15), st.just(0), st.tuples(st.integers(0, 2)))
 points = st.lists(row, max_size=5).map(lambda drawn: arrange("s", {"i": INT}, drawn, 0))

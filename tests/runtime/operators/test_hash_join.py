@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Decimal
+from itertools import product
+from typing import get_args
 
 import pytest
 from hypothesis import example, given, settings
@@ -14,8 +16,11 @@ from strandline.core.types import BIGINT, BOOLEAN, DATE, DOUBLE, INT, TIMESTAMP,
 from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, Value
 from strandline.logical.values import compare
+from strandline.planner.compaction import StateStructure
+from strandline.planner.physical.plan import SideStructures
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators import hash_join as join
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.state import segments
@@ -26,6 +31,7 @@ from support import (
     Payload,
     Slicing,
     at,
+    batch,
     columns,
     drive,
     edges,
@@ -48,6 +54,7 @@ def joined(
     keys: int,
     condition: Expression | None = None,
     slicing: Slicing = Slicing(),  # noqa: B008
+    structures: SideStructures = ("fifo", "calendar"),
 ) -> Elements:
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
@@ -55,8 +62,8 @@ def joined(
 
     def make() -> HashJoinOperator:
         if "changes" in forms:
-            return ChangesHashJoinOperator(l_keys, r_keys, condition, left, right, forms)
-        return HashJoinOperator(l_keys, r_keys, condition, left, right)
+            return ChangesHashJoinOperator(l_keys, r_keys, condition, left, right, forms, structures)
+        return HashJoinOperator(l_keys, r_keys, condition, left, right, structures)
 
     return drive(make, [(left, lefts), (right, rights)], slicing)
 
@@ -78,6 +85,21 @@ def test_a_pair_is_valid_while_both_are() -> None:
     #   b         [===========)
     #  a,b        [=====)
     assert show(joined(LEFT, RIGHT, line("a[0,6)"), line("b[3,9)"), keys=0)) == "a,b[3,6)"
+
+
+def test_a_side_whose_elements_end_by_the_watermark_only_probes() -> None:
+    """A stream of instants, without a window: it meets what the other side keeps, and leaves nothing."""
+    left_key, right_key = ([ColumnRef(side[0].id, VARCHAR)] for side in (LEFT, RIGHT))
+    operator = HashJoinOperator(left_key, right_key, None, LEFT, RIGHT)
+    slices: list[tuple[Elements, Elements, int]] = [
+        (line("a[1,2) b[3,4)"), line("a[0,9) b[2,9)"), 5),
+        (line("a[6,7)"), [], 8),
+    ]
+    sent = 0
+    for lefts, rights, until in slices:
+        sent += operator.step([batch(LEFT, lefts), batch(RIGHT, rights)], Watermark(until)).frame.height
+    assert sent == 3
+    assert [sum(segment.rows for segment in log.segments) for log in operator.sides] == [0, 2]
 
 
 def test_touching_intervals_do_not_meet() -> None:
@@ -129,7 +151,8 @@ def test_hash_join_is_the_snapshot_join(kinds: tuple[Type, ...], data: st.DataOb
     left, right = columns(*kinds, INT, prefix="l"), columns(*kinds, INT, prefix="r")
     sides = intervals(payloads(*kinds, INT), endless=True)
     lefts, rights = data.draw(sides), data.draw(sides)
-    out = joined(left, right, lefts, rights, keys=len(kinds), slicing=slicing)
+    structures = data.draw(st.sampled_from(list(product(get_args(StateStructure), repeat=2))))
+    out = joined(left, right, lefts, rights, keys=len(kinds), slicing=slicing, structures=structures)
     same_snapshots(out, lambda t: pairs(at(lefts, t), at(rights, t), len(kinds)), edges(lefts, rights))
 
 

@@ -13,7 +13,7 @@ from strandline.core.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema
 from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression
 from strandline.logical.values import compare
-from strandline.planner.physical.plan import MatchKind
+from strandline.planner.physical.plan import MatchKind, SideStructures
 from strandline.runtime.operators.base import Operator
 from strandline.runtime.operators.changes_outer_hash_join import ChangesOuterHashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
@@ -53,11 +53,12 @@ def matched(
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
     mark, forms = MARK if kind == "mark" else None, slicing.input_forms
+    structures: SideStructures = ("calendar", "fifo") if slicing.backwards else ("fifo", "calendar")
 
     def make() -> Operator:
         if "changes" in forms:
-            return ChangesOuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, forms)
-        return OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, slicing.form)
+            return ChangesOuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, forms, structures)
+        return OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, slicing.form, structures)
 
     return drive(make, [(left, lefts), (right, rights)], slicing)
 

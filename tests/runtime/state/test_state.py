@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import polars as pl
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline.core.errors import CheckpointError
 from strandline.planner import compaction as segments
-from strandline.runtime.kernels.batch import UNTIL
+from strandline.runtime.kernels.batch import UNTIL, times
 from strandline.runtime.kernels.hashing import mix
 from strandline.runtime.state import store
 from strandline.runtime.state.segments import HashedLog, Segment, SortedLog, State, States
@@ -55,10 +56,10 @@ def test_a_sorted_log_gives_back_what_is_due(steps: Steps) -> None:
 
 @pytest.mark.usefixtures("tier")
 @settings(max_examples=examples(30))
-@given(STEPS, st.sampled_from([1, 2, 1000]))
-def test_a_hashed_log_finds_what_is_alive(steps: Steps, limit: int) -> None:
+@given(STEPS, st.sampled_from([1, 2, 1000]), st.sampled_from(get_args(segments.StateStructure)))
+def test_a_hashed_log_finds_what_is_alive(steps: Steps, limit: int, structure: segments.StateStructure) -> None:
     """Each step adds keys that live some time, then looks for every key there may be."""
-    log, now = HashedLog(), 0
+    log, now = HashedLog(structure), 0
     alive: list[tuple[int, int]] = []
     wanted = np.sort(mix(np.arange(7).astype(np.uint64)))
     key_of = {int(h): k for k, h in enumerate(mix(np.arange(7).astype(np.uint64)))}
@@ -74,7 +75,36 @@ def test_a_hashed_log_finds_what_is_alive(steps: Steps, limit: int) -> None:
             found += [(int(wanted[i]), int(ends[j])) for i, j in zip(mine, theirs, strict=True) if ends[j] > now]
         assert sorted(found) == sorted(alive)
         assert all(h in key_of for h, _ in found)
+        if structure == "calendar":
+            stored = sum(segment.rows for segment in log.segments)
+            assert stored - len(alive) <= segments.EXPIRED_SHARE * stored
         now += move
+
+
+@pytest.mark.parametrize(("per_batch", "longest"), [(5_000, 5), (3_000, 40), (20_000, 9)])
+def test_a_calendar_holds_little_that_has_expired_and_seldom_writes_a_row_again(per_batch: int, longest: int) -> None:
+    """Rows that are valid between not at all and `longest` batches: as the results of a join."""
+    draw = np.random.default_rng(3)
+    log, written, stored, valid = HashedLog("calendar"), 0, [], []
+    for now in range(4 * longest):
+        ends = now + draw.random(per_batch) * longest
+        frame = pl.DataFrame({UNTIL: (1000 * ends).astype(np.int64)})
+        before = {id(segment.stored) for segment in log.segments}
+        log.expire(1000 * now)
+        log.append(frame, np.sort(draw.integers(0, 2**63, per_batch).astype(np.uint64)), 1000 * now)
+        written += sum(segment.rows for segment in log.segments if id(segment.stored) not in before)
+        stored.append(sum(segment.rows for segment in log.segments))
+        valid.append(sum(int((times(s.frame, UNTIL) > 1000 * now).sum()) for s in log.segments))
+        assert stored[-1] <= 1.2 * valid[-1]
+    merges = 2 + np.log(max(1, longest)) / np.log(segments.FAN_IN)
+    assert written / (4 * longest * per_batch) <= 2.5 + merges
+
+
+def test_what_is_mostly_expired_is_written_again_first() -> None:
+    assert segments.segments_to_clean([100, 100, 100], [5, 10, 20]) == []
+    assert segments.segments_to_clean([100, 100, 100], [5, 30, 20]) == [1]
+    assert segments.segments_to_clean([100, 10, 100], [60, 9, 50]) == [1, 0, 2]
+    assert segments.segments_to_clean([], []) == []
 
 
 def test_segments_stay_few(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,7 @@ from strandline.core.errors import StrandlineError
 from strandline.core.temporal import SECOND
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import BaseStream, ConnectorCall
+from strandline.planner.coalescing import coalesce_everywhere
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.lowering import lower
@@ -60,6 +61,8 @@ QUERIES: Final[Mapping[str, str]] = {
     "joined groups": f"SELECT a.k, COUNT(*) AS n FROM {_JOINED.format(kind='INNER', w='{w}')} GROUP BY a.k",
     "sums": "SELECT k, SUM(v) AS s, AVG(v) AS m, COUNT(k) AS n FROM a {w} GROUP BY k",
     "extremes": "SELECT k, MIN(v) AS s, MAX(v) AS m FROM a {w} GROUP BY k",
+    "unchanged extremes": "SELECT k, MIN(v) AS s, MAX(v) AS m FROM a {w} GROUP BY k",
+    "left out": "SELECT x.k, b.v FROM (SELECT k FROM a {w} GROUP BY k HAVING COUNT(*) > 1) AS x, b {s} WHERE x.k = b.k",
     "total": "SELECT COUNT(*) AS n, SUM(v) AS s FROM a {w}",
     "member": "SELECT k, PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY v) AS m FROM a {w} GROUP BY k",
     "distinct": "SELECT DISTINCT k FROM a {w}",
@@ -103,6 +106,7 @@ SETTINGS: Final = (
 )
 # Measured in every other setting.
 SLOW_TO_MEASURE: Final = ("condition", "left", "semi", "joined values", "joined groups")
+COALESCED: Final = ("unchanged extremes", "left out")
 DRIVEN: Final = ("pass", "join", "except")  # the cost of a batch apart from its operators is measured with these
 COUNTED: Final = 3  # batches that are measured, when the state is full
 
@@ -203,7 +207,8 @@ def _pipeline(name: str, query: str, setting: Setting) -> Pipeline:
         query = query.replace(f"{{{key}}}", text)
     streams = setting.streams
     plan = optimize(bound(query, streams), statistics_of(streams))
-    return lower(name, plan, [made.stream for made in streams], 1)
+    pipeline = lower(name, plan, [made.stream for made in streams], 1)
+    return coalesce_everywhere(pipeline) if name in COALESCED else pipeline
 
 
 def _streams_read(pipeline: Pipeline, setting: Setting) -> list[GeneratedStream]:

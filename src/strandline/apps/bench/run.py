@@ -60,10 +60,17 @@ class Bench:
     """
 
     def __init__(
-        self, directory: Path, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()
+        self,
+        directory: Path,
+        rows: int | None,
+        repeat: int,
+        console: Console,
+        queries: Sequence[str] = (),
+        held_out: bool = False,
     ) -> None:
         self.directory, self.rows, self.repeat, self.console = directory, rows, repeat, console
         self.queries = queries  # of a benchmark that has several: which ones, or all
+        self.held_out = held_out  # of costs: the shapes that the model was not improved with
         self._number = 0
         self._kind = ""
         self._session: EmbeddedSpark | None = None
@@ -438,13 +445,20 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
 }
 
 
-def run_bench(name: str, rows: int | None, repeat: int, console: Console, queries: Sequence[str] = ()) -> list[Figures]:
+def run_bench(
+    name: str,
+    rows: int | None,
+    repeat: int,
+    console: Console,
+    queries: Sequence[str] = (),
+    held_out: bool = False,
+) -> list[Figures]:
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
             f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    bench = Bench(directory, rows, repeat, console, queries)
+    bench = Bench(directory, rows, repeat, console, queries, held_out)
     try:
         measurements = []
         for item in BENCHES if name == "all" else [name]:

@@ -78,7 +78,7 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
     tables: dict[str, BaseTable] = {}
     for number, recorded in enumerate(streams, 1):
         table = f"stream{number}"
-        named = enumerate(recorded.stream.columns, 1)
+        named = enumerate(recorded.stream.queried_columns, 1)
         columns = tuple(Column(f"c{n}", name, kind) for n, (name, kind) in named)
         frame = recorded.rows.select(
             *(pl.col(c.name).alias(c.id) for c in columns),

@@ -17,6 +17,8 @@ import polars as pl
 from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
 from strandline.logical.catalog import BaseStream
+from strandline.logical.change_feed import ChangeFeed
+from strandline.logical.reference.change_feed import ChangeRow, fold_changes
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
 from strandline.runtime.kernels.columns import polars_type
 
@@ -53,7 +55,21 @@ def record(stream: BaseStream, directory: Path, reported_late: pl.DataFrame, cou
     # Idleness of a source depends on clocks, and rows after that are late by a decision of the run.
     by_clock = stream.idle_after_us is not None
     late = _among(rows, reported_late) if by_clock else too_late(rows, stream.disorder_us, partitions)
-    return Recorded(stream, rows.filter(~pl.Series(late, dtype=pl.Boolean)))
+    accepted = rows.filter(~pl.Series(late, dtype=pl.Boolean))
+    return Recorded(stream, accepted if stream.changes is None else _fold(stream, stream.changes, accepted))
+
+
+def _fold(stream: BaseStream, feed: ChangeFeed, rows: pl.DataFrame) -> pl.DataFrame:
+    """The elements of a change feed, by the definition."""
+    kinds = {name: polars_type(kind) for name, kind in stream.queried_columns}
+    changes = [
+        ChangeRow(row[FROM], row[feed.op_column], {name: row[name] for name in kinds})
+        for row in rows.iter_rows(named=True)
+    ]
+    elements = fold_changes(changes, feed).elements
+    columns = [pl.Series(name, [e.values[name] for e in elements], dtype=kind) for name, kind in kinds.items()]
+    starts, ends = ([getattr(e, when) for e in elements] for when in ("time", "end"))
+    return pl.DataFrame([*columns, pl.Series(FROM, starts, pl.Int64), pl.Series(UNTIL, ends, pl.Int64)])
 
 
 def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:

@@ -230,8 +230,9 @@ class Translation:
         return self.at_other_instant(sql_text.last_multiple(self.now, granularity.microseconds), make)
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
-        columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.columns, 1))
-        over = None if stream.has_intervals else window  # a window over intervals is the identity, or refused
+        columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.queried_columns, 1))
+        has_intervals = stream.has_intervals or stream.changes is not None
+        over = None if has_intervals else window  # a window over intervals is the identity, or refused
         return SqlText(self.held(self.dataset.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
     def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:

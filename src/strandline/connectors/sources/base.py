@@ -22,7 +22,7 @@ from strandline.connectors.traits import Traits, is_foreign, load_plugins
 from strandline.core.errors import SourceError, Span, at_place
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
-from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema
+from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema, StreamStatistics
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
 
@@ -79,6 +79,10 @@ class Source(ABC):
     @abstractmethod
     def check(self, span: Span | None) -> None:
         """Complain about arguments that cannot work, before anything starts."""
+
+    def statistics(self) -> StreamStatistics:
+        """What the planner may take from the source, where the declaration says nothing."""
+        return StreamStatistics()
 
     def identity(self) -> dict[str, object]:
         """Identity of the input for the checkpoint. Without paths of the machine, addresses and secrets, so that data

@@ -9,6 +9,7 @@ from strandline.core.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instan
 from strandline.core.types import Type
 from strandline.functions.casts import cast_text
 from strandline.logical.catalog import BaseStream
+from strandline.logical.change_feed import SIGNS, UPSERTS
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.columns import polars_type
 
@@ -37,10 +38,10 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
         reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
     rows = rows.with_columns(_validity(stream))
-    wrong_times = _wrong_times(stream)
+    wrong_values = [*_wrong_times(stream), *_wrong_changes(stream, names)]
     rejected = pl.repeat(False, rows.height, eager=True)
-    if wrong_times:
-        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_times)).to_series()
+    if wrong_values:
+        rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_values)).to_series()
     if bad:
         rejected = rejected | raw.select(pl.any_horizontal(bad)).to_series()
     if not rejected.any():
@@ -53,7 +54,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
         .select(
             pl.lit(location).alias("place"),
             pl.col(_ROW).cast(pl.Int64).alias("row"),
-            pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_times)).alias(
+            pl.coalesce(*reasons, *(pl.when(wrong).then(pl.lit(reason)) for wrong, reason in wrong_values)).alias(
                 "reason"
             ),
             pl.struct(_as_text(n, raw.schema[n]).alias(n) for n in names)
@@ -123,6 +124,23 @@ def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
             ((pl.col(UNTIL) <= pl.col(FROM)).fill_null(False), f"{end}: the end is not after {start}"),
             (~endless & ~_within(UNTIL, EARLIEST, LAST_END), f"{end}: the end is after the year 9999"),
         ]
+    return conditions
+
+
+def _wrong_changes(stream: BaseStream, names: list[str]) -> list[tuple[pl.Expr, str]]:
+    """Conditions under which a row of a change feed changes nothing, with their reasons."""
+    feed = stream.changes
+    if feed is None or feed.op_column not in names:
+        return []
+    op = pl.col(feed.op_column).str.to_lowercase()
+    conditions = [
+        (op.is_null(), f"{feed.op_column}: the operation is NULL"),
+        (~op.is_in(list(SIGNS)).fill_null(True), f"{feed.op_column}: not one of {', '.join(SIGNS)}"),
+    ]
+    if not feed.key:
+        reason = f"{feed.op_column}: an update without the row before it needs a PRIMARY KEY"
+        conditions.append((op.is_in(UPSERTS).fill_null(False), reason))
+    conditions += [(pl.col(name).is_null(), f"{name}: the key is NULL") for name in feed.key if name in names]
     return conditions
 
 

@@ -16,7 +16,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.temporal import SECOND, instant
 from strandline.core.types import BIGINT, DOUBLE, is_numeric
-from strandline.logical.catalog import BaseStream
+from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.hashing import mix
 
 _STREAM_SEEDS = 0xA24BAED4963EE407
@@ -69,6 +69,9 @@ class RateSource(ClockedSource):
             if not is_numeric(kind):
                 expected = DOUBLE if name == "random" else BIGINT
                 raise arguments.error(f'column "{name}" of rate() is {expected}, not {kind}')
+
+    def statistics(self) -> StreamStatistics:
+        return StreamStatistics(steady=self.burst == 1 or not self.burst_seconds)
 
     def rows_by(self, elapsed_us: int) -> int:
         seconds = elapsed_us / SECOND

@@ -103,6 +103,9 @@ def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | N
         yield "disorder", None, show_duration(stream.disorder_us) if stream.disorder_us else "none"
         idle = f"after {show_duration(stream.idle_after_us)}" if stream.idle_after_us is not None else "never"
         yield "idle", None, idle
+    if stream.changes is not None:
+        yield "changes in", stream.changes.op_column, None
+        yield from (("primary key", name, None) for name in stream.changes.key)
     if stream.bad_input.stops:
         yield "bad input", None, str(stream.bad_input)
 
@@ -117,7 +120,7 @@ def _kind(stream: Stream) -> str:
 
 def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
-        return list(stream.columns)
+        return list(stream.queried_columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 
 

@@ -280,6 +280,12 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
                 if range_us is not None:
                     edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
             return edges
+        case logical.CountWindow(_, rows, _, source) if not is_chronon_stream(source):
+            instants, length = below(source), granule(source)
+            assert length is not None, "a window is over a chronon stream or a granular one"
+            # A row comes in every granule; as many after the last change as the window holds, it changes no more.
+            last = max(instants, default=0) + (rows + 1) * length
+            return set(range(min(instants, default=last) // length * length, last, length))
         case logical.SessionWindow(_, gap_us, source):
             instants = below(source)
             return instants | {t + gap_us for t in instants}

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, Column, Type
+from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR, Column, Schema, Type
 from strandline.logical import plan as logical
 from strandline.logical.catalog import BaseStream
+from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import (
     AggregateCall,
     Call,
@@ -33,7 +34,8 @@ from strandline.logical.properties.temporal import (
 from strandline.logical.schema import pass_on, rename
 from strandline.logical.schema import schema as logical_schema
 from strandline.logical.tree import sources as logical_sources
-from strandline.logical.tree import streams_read
+from strandline.logical.tree import streams_read, walk
+from strandline.planner.compaction import StateStructure
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distinct_aggregates import has_sums, sweep
 from strandline.planner.physical.distribution import (
@@ -51,6 +53,7 @@ from strandline.planner.physical.distribution import (
 )
 from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms
 from strandline.planner.physical.fragments import cut_fragments
+from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import (
     MatchKind,
     Node,
@@ -58,7 +61,9 @@ from strandline.planner.physical.plan import (
     QueryPlan,
     StreamForm,
     schema,
+    sources,
 )
+from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
 
 Keys: TypeAlias = tuple[ColumnRef, ...]
 
@@ -117,6 +122,8 @@ def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:
 
 def _build(plan: Plan) -> LoweredPlan:
     match plan:
+        case logical.Scan(stream, _, columns, _, feed) if feed is not None:
+            return _folded(stream, columns, feed)
         case logical.Scan(stream, _, columns):
             return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
@@ -130,13 +137,14 @@ def _build(plan: Plan) -> LoweredPlan:
             if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
-                built = _spread(built)
-                # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
-                aligned = physical.Reorder(physical.AlignTime(length, built.node))
-                built = replace(built, node=physical.Split(length, range_us // length, aligned))
+                built = _sampled(_spread(built), length, range_us // length)
             return _window(built, range_us, slide_us)
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
+            if not is_chronon_stream(source):
+                length = granule(source)
+                assert length is not None, "the binder admits nothing else over intervals"
+                built = _sampled(built, length, rows, by_rows=True)
             by_value = not keeps_arrival_order(source)
             return replace(built, node=physical.CountWindow(partition, rows, slide, by_value, built.node))
         case logical.SessionWindow(partition, gap_us, source):
@@ -177,6 +185,22 @@ def _build(plan: Plan) -> LoweredPlan:
             return _union(columns, [_build(source) for source in inputs])
         case logical.SetOperation():
             return _set_operation(plan)
+
+
+def _folded(stream: str, columns: Schema, feed: ChangeFeed) -> LoweredPlan:
+    """The elements of a change feed, by the columns in which a deletion equals what it ends."""
+    op_column = Column(f"op of {columns[0].id}", feed.op_column, VARCHAR)
+    rows = LoweredPlan(physical.Input(f"source:{stream}", (*columns, op_column)), SourceOrdered())
+    key = tuple(column.id for column in columns if column.name in feed.key)
+    built = partition_by_exactly(rows, key or tuple(column.id for column in columns))
+    return replace(built, node=physical.FoldChanges(stream, op_column.id, key, built.node))
+
+
+def _sampled(built: LoweredPlan, length: int, repeats: int, *, by_rows: bool = False) -> LoweredPlan:
+    """Elements once per granule, for a window over them."""
+    # Intervals may be cut anywhere; one that begins within a granule does not determine its start.
+    aligned = physical.Reorder(physical.AlignTime(length, built.node))
+    return replace(built, node=physical.Split(length, repeats, aligned, by_rows))
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:
@@ -240,10 +264,12 @@ def _join(
 
     def joined(l_keys: Keys, r_keys: Keys, left: LoweredPlan, right: LoweredPlan) -> Node:
         if kind is None:
-            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node)
-        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, left.node, right.node, mark)
+            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node, structures)
+        sides = left.node, right.node
+        return physical.OuterHashJoin(kind, l_keys, r_keys, condition, *sides, mark, structures=structures)
 
     left, right = _build(plan.left), _build(plan.right)
+    structures = (_state_structure(plan.left, left.node), _state_structure(plan.right, right.node))
     l_values, r_values, condition = _equalities(plan.predicate, left.node, right.node)
     if not l_values and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
@@ -269,6 +295,21 @@ def _join(
         node = physical.Project(pass_on(columns), node)
         where = _restricted(where, frozenset(column.id for column in columns))
     return LoweredPlan(node, where)
+
+
+def _state_structure(plan: Plan, node: Node) -> StateStructure:
+    """How the elements of a stream leave the state of the operator above it: by its update pattern. Of a strict stream
+    only those elements stay whose end is known."""
+    scans = [scan for scan in walk(plan) if isinstance(scan, logical.Scan)]
+    with_intervals = {f"source:{scan.stream}" for scan in scans if scan.intervals}
+
+    def derive(node: Node) -> Lifetimes:
+        if isinstance(node, physical.Input):
+            return KNOWN if node.name in with_intervals else INSTANTS
+        return derive_lifetimes(node, [derive(source) for source in sources(node)])
+
+    ends_in_order = derive(node).pattern in (UpdatePattern.MONOTONIC, UpdatePattern.WEAKEST)
+    return "fifo" if ends_in_order else "calendar"
 
 
 def _copartition(

@@ -19,6 +19,7 @@ from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
+    beginning_share,
     in_skyband,
     join_output,
     match_output,
@@ -65,13 +66,17 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
             return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{_show_form(node.form)}"
-        case physical.IncrementalAggregate(keys, aggregates, _, form, panes):
-            by_panes = ", by panes" if panes else ""
-            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{by_panes}{_show_form(form)}"
+        case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
+            how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
+            return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
         case physical.Distinct():
             return f"Distinct{_show_form(node.form)}"
-        case physical.Coalesce():
-            return "Coalesce, as changes"
+        case physical.Coalesce(_, form, longest_us):
+            up_to = "" if longest_us is None else f" up to {show_duration(longest_us)}"
+            return f"Coalesce{up_to}{_show_form(form)}"
+        case physical.FoldChanges(stream, _, keys, _, form):
+            by = f" by {', '.join(keys)}" if keys else ""
+            return f"FoldChanges of {stream}{by}{_show_form(form)}"
         case physical.AsChanges():
             return "AsChanges"
         case physical.AsIntervals():
@@ -83,7 +88,7 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"UnionAll ({', '.join(c.id for c in columns)})"
         case physical.Repeat(copies, _):
             return f"Repeat {explain.show_expression(copies)} times"
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             return f"Split into {show_duration(length_us)}"
         case physical.SamplingRate(column, _, windows, _):
             return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
@@ -127,7 +132,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return INSTANTS if keys and below[0] == INSTANTS else UNKNOWN
         case physical.TopK() | physical.Rank():
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
-        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce():
+        case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce() | physical.FoldChanges():
             return UNKNOWN
         case physical.AsChanges() | physical.AsIntervals():  # an end is not said, or depends on the batches
             return UNKNOWN
@@ -173,6 +178,10 @@ def show_state(node: Node) -> str:
             return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
         case physical.CountWindow():
             return replaced
+        case physical.FoldChanges():
+            return "keyed"
+        case physical.Coalesce(_, "intervals", None):
+            return ""
         case physical.SessionWindow() | physical.Coalesce() | physical.AsIntervals():
             return "held"
         case _:
@@ -222,11 +231,18 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return join_output(node, profiles[node.left], profiles[node.right])
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
-        case physical.IncrementalAggregate(keys, _, _, form):
-            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys))
+        case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
+            changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
+            return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
-        case physical.Coalesce() | physical.AsChanges():
+        case physical.Coalesce(source, form, _):
+            return first.as_sent(form, batch, first.uncut.fewer(beginning_share(source, profiles)))
+        case physical.FoldChanges(_, _, keys, _, form):
+            # Rows of a key replace one another; without a key every second row is a deletion.
+            elements = replace(stream, rate=stream.rate / (1 if keys else 2), length=cardinality.LENGTH, spread=True)
+            return first.as_sent(form, batch, elements)
+        case physical.AsChanges():
             return first.as_sent("changes", batch, first.uncut)
         case physical.AsIntervals():
             return first.as_sent("intervals", batch, first.uncut)
@@ -239,7 +255,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.merged(columns, schemas, streams), cut=all_cut)
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * mean_multiplicity(copies, source, profiles)))
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             parts = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * parts, length=stream.length / parts))
         case physical.Input() | physical.Exchange():
@@ -278,7 +294,17 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
-        case physical.Coalesce() | physical.AsIntervals():
+        case physical.Coalesce(_, form, longest_us):
+            if form == "changes":
+                work |= {"paired": arriving, "pairing": steps}
+            if form == "changes" or longest_us is not None:
+                rows = first.stream.valid
+                work["touched"] = rows / batch
+        case physical.FoldChanges(_, _, _, _, form):
+            rows = profiles[node].uncut.valid
+            work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
+            each_bytes += HASH_BYTES
+        case physical.AsIntervals():
             rows = first.stream.valid
             work["touched"] = rows / batch
         case physical.AsChanges():
@@ -312,7 +338,7 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
                 # Older ones stay until there are twice as many as needed.
                 rows = groups * min(per_group, 1.25 * in_skyband(limit, per_group), limit * granules)
             work["touched"] = rows / batch
-        case physical.Split(length_us, _, _):
+        case physical.Split(length_us):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
             work["touched"] = min(rows / batch, out.rate)
         case physical.Input() | physical.Exchange():

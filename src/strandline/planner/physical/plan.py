@@ -7,15 +7,14 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
 from strandline.logical.plan import Aggregates, ChangeKind, Outputs
+from strandline.planner.compaction import StateStructure
 
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
 # as changes, once without an end, and again with its end when that is known.
@@ -150,6 +149,9 @@ class Reorder:
     source: Node
 
 
+SideStructures: TypeAlias = tuple[StateStructure, StateStructure]  # of the state of both sides of a join
+
+
 @dataclass(frozen=True, slots=True)
 class HashJoin:
     """Hash join on equal keys and a further condition; without keys a nested loop over all pairs. If all elements of a
@@ -161,6 +163,7 @@ class HashJoin:
     condition: Expression | None
     left: Node
     right: Node
+    structures: SideStructures = ("fifo", "fifo")
     input_forms: InputForms = BOTH_INTERVALS
     form: StreamForm = "intervals"
 
@@ -181,13 +184,15 @@ class OuterHashJoin:
     right: Node
     mark: Column | None = None  # for "mark": the column that is true for a match
     form: StreamForm = "intervals"  # of the unmatched elements; of all where an input has the form of changes
+    structures: SideStructures = ("fifo", "fifo")
     input_forms: InputForms = BOTH_INTERVALS
 
 
 @dataclass(frozen=True, slots=True)
 class IncrementalAggregate:
     """Aggregate by sweeping over the instants at which something changes; where many elements end at the same instants,
-    by `panes`: the state has the sums of those of a group that end together, not the elements."""
+    by `panes`: the state has the sums of those of a group that end together, not the elements. It `coalesces` if
+    neighbouring results of a group that are equal are sent as one."""
 
     tag: ClassVar[str] = "IncrementalAggregate"
     keys: tuple[str, ...]
@@ -195,6 +200,7 @@ class IncrementalAggregate:
     source: Node
     form: StreamForm = "intervals"
     panes: bool = False
+    coalesces: bool = False
     input_form: StreamForm = "intervals"
 
 
@@ -209,10 +215,26 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Adjacent elements of equal payload as one, in the form of changes."""
+    """Adjacent elements of equal payload as one: as changes, over all batches; as intervals, up to the watermark, or
+    with `longest_us` over batches until they are that long."""
 
     tag: ClassVar[str] = "Coalesce"
     source: Node
+    form: StreamForm = "intervals"
+    longest_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FoldChanges:
+    """The elements of a change feed: each begins with an insertion and ends with the deletion of an equal row or, with
+    a key, with the next change of the key."""
+
+    tag: ClassVar[str] = "FoldChanges"
+    stream: str
+    op_column: str
+    key: tuple[str, ...]
+    source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +283,14 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds."""
+    """Split elements into intervals of at most `length_us`; `repeats` is how many of them the window above holds, by
+    time or `by_rows`."""
 
     tag: ClassVar[str] = "Split"
     length_us: int
     repeats: int
     source: Node
+    by_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +323,7 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
 FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
@@ -376,44 +400,6 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
 
 
-def has_open_elements(pipeline: Pipeline, query: str) -> bool:
-    """True if elements of a query's result may come before their end is known."""
-    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
-    feeders = {fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, ExchangeTo)}
-    results = [fragment.root for fragment in mine if isinstance(fragment.route, ResultOf)]
-    return any(form_of(root, feeders) == "changes" for root in results)
-
-
-def is_cut(node: Node) -> bool:
-    """True if elements of the output may be cut at the watermark, and go on in the next slice."""
-    match node:
-        case TopK() | Rank() | SessionWindow() | AsIntervals():
-            return True
-        case IncrementalAggregate() | CountWindow() | OuterHashJoin() if node.form == "intervals":
-            return True
-        case Input() | Coalesce() | ChangeStream() | InsertStream():
-            return False
-        case _:
-            return any(is_cut(source) for source in sources(node))
-
-
-def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> StreamForm:
-    """The form of the output of an operator. `feeders` are the roots of the fragments that send to its ports; a port
-    without one has intervals."""
-    match node:
-        case IncrementalAggregate() | CountWindow() | HashJoin() | OuterHashJoin() | Distinct():
-            return node.form
-        case Coalesce() | AsChanges():
-            return "changes"
-        case Filter() | Project() | Repeat() | UnionAll() | Exchange():
-            has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
-            return "changes" if has_changes else "intervals"
-        case Input(name) if name in feeders:
-            return form_of(feeders[name], feeders)
-        case _:
-            return "intervals"
-
-
 def numbered(root: Node) -> list[Node]:
     """The operators of a fragment, each after those that it reads; equal parts of the tree are one operator."""
     return list(numbers(root))
@@ -473,6 +459,8 @@ def schema(node: Node) -> Schema:
             return schema(node.left) + schema(node.right)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
+        case FoldChanges(_, op_column, _, source):
+            return tuple(column for column in schema(source) if column.id != op_column)
         case Rank(column, _, _, _, source) | SamplingRate(column, _, _, source):
             return (*schema(source), column)
         case IncrementalAggregate(keys, aggregates, source):

@@ -15,7 +15,7 @@ from strandline.logical.tree import streams_read, walk
 def prune_columns(plan: Plan) -> Plan:
     """μ(S) = μ(μ'(S)) where μ' drops columns that nothing above reads: fewer bytes are read, moved and kept.
 
-    Distinct, set operations, changes and the top of the plan need all their columns.
+    Distinct, set operations, changes, change feeds and the top of the plan need all their columns.
 
     An unread mark removes its join, too, but not the only scan of a stream: an aggregate without keys has a value from
     the first element of any stream that the query reads.
@@ -39,6 +39,8 @@ def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
         return pruned if tuple(columns) == ids else logical.Map(pass_on(columns[i] for i in ids), pruned)
 
     match plan:
+        case logical.Scan(changes=feed) if feed is not None:  # a deletion names the row that ends by all of its columns
+            return _narrow(plan, needed)
         case logical.Scan(_, _, columns):
             return replace(plan, columns=tuple(c for c in columns if c.id in needed))
         case logical.Filter(predicate, source):

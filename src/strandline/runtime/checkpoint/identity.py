@@ -87,7 +87,7 @@ class Checkpoint:
         prices, limits = recorded.get("costs"), recorded.get("limits")
         return replace(
             current,
-            statistics={name: StreamStatistics(s["rate"], s["values"]) for name, s in recorded["statistics"].items()},
+            statistics={name: StreamStatistics(**s) for name, s in recorded["statistics"].items()},
             prices=current.prices if prices is None else Prices.from_json(prices),
             limits=limits or current.limits,
         )
@@ -166,7 +166,7 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
     matter of place."""
     streams = [
         [s.name, [[name, str(kind)] for name, kind in s.columns], open_source(s).identity(), list(s.time_columns),
-         s.disorder_us, s.idle_after_us]
+         s.disorder_us, s.idle_after_us, *([] if s.changes is None else [s.changes.op_column, *s.changes.key])]
         for s in pipeline.streams
     ]  # fmt: skip
     sink_identities = {

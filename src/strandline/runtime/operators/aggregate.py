@@ -14,16 +14,17 @@ from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
 from strandline.planner.physical.plan import StreamForm
+from strandline.runtime.kernels.adjacent import equals_row_before, join_neighbours
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
-from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import running_maxima
 from strandline.runtime.kernels.variance import mask_unsquarable, squarable_values, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.group_events import GroupEvents, Timeline, merge_equal
+from strandline.runtime.operators.group_events import GroupEvents, Timeline
 from strandline.runtime.operators.live_elements import VALUE, LiveElements, with_ended
 from strandline.runtime.operators.ordered_aggregates import GroupMembers
 from strandline.runtime.operators.user_aggregates import GroupEpochs, pooled, restored, run_totals, stored
@@ -49,7 +50,8 @@ class IncrementalAggregateOperator(Operator):
            still be a MIN or MAX. Ordered-set aggregates, as percentiles, read all of them in every slice
     Emits  for each group the interval between two changes, and the one up to the watermark; in the form of changes, the
            last one without its end. Then only groups that change are looked at, and their state is found by key.
-           By panes, the state has the sums of the elements of a group that end together instead of these elements
+           By panes, the state has the sums of the elements of a group that end together instead of these elements.
+           It `coalesces` if neighbouring intervals of a group with equal values are sent as one
     Takes  either form. As changes, an element comes again when it ends: none is kept for that, except for those that
            a MIN, a MAX or an ordered-set aggregate reads (`LiveElements`)
 
@@ -65,9 +67,10 @@ class IncrementalAggregateOperator(Operator):
         source: Schema,
         form: StreamForm = "intervals",
         panes: bool = False,
+        coalesces: bool = False,
         input_form: StreamForm = "intervals",
     ) -> None:
-        self.keys = list(keys)
+        self.keys, self.coalesces = list(keys), coalesces
         self.aggregates = aggregates
         types = {column.id: column.type for column in source}
         read = [column.id for _, call in aggregates for column in call.columns]
@@ -83,7 +86,6 @@ class IncrementalAggregateOperator(Operator):
         self.totals = self._log(key_types, form)
         extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
         self.sides = sorted(extremes)
-        self.has_extremes_only = bool(aggregates) and all(call.function in ("min", "max") for _, call in aggregates)
         interval = {FROM: pl.Int64(), UNTIL: pl.Int64()}
         self.candidates = {
             (function, name): self._log({**key_types, VALUE: self.stored[name], **interval}, form)
@@ -220,10 +222,6 @@ class IncrementalAggregateOperator(Operator):
             if call.user is not None and call.argument is not None and not needs_members(call)
         }
         columns = self._columns(here, extremes, members, folds)
-        values = pl.DataFrame(columns)
-        if representative is not None:
-            payload = gather(groups, representative[line.code[exists]])
-            columns = [*payload.get_columns(), *columns]
         since, is_open = line.time, np.zeros(len(line.time), np.bool_)
         if keyed and carried.height:
             began = np.empty(len(line.last), np.int64)
@@ -231,14 +229,20 @@ class IncrementalAggregateOperator(Operator):
             since = np.where(since < before, began[line.code], since)
         if keyed and watermark.time < FOREVER:
             is_open[line.last] = True
-        shown = np.ones(int(exists.sum()), np.bool_)
-        if keyed and self.has_extremes_only:  # a value that comes or goes seldom is the best
-            since, shown = merge_equal(line, exists, values, since)
+        shown = np.flatnonzero(exists)
+        until = np.where(is_open, OPEN, line.until)[shown]
+        if self.coalesces:
+            since, code, time = since.copy(), line.code[shown], line.time[shown]
+            first, since[shown], until = _join_equal(code, time, since[shown], until, columns)
+            shown, columns = shown[first], [column.gather(first) for column in columns]
         self._carry(here, since, folds, groups, representative)
-        start, until = since[exists], np.where(is_open, OPEN, line.until)[exists]
+        start = since[shown]
+        if representative is not None:
+            payload = gather(groups, representative[line.code[shown]])
+            columns = [*payload.get_columns(), *columns]
         frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
         batch = Batch(frame.select(list(frame_schema(self.output))))
-        return batch.keep(shown & ((start >= before) | (until != OPEN) | watermark.announces))  # the others were sent
+        return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # what stays open was sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
         """The change of each total by elements, or by sums of elements; a number of values only where it is not that of
@@ -406,6 +410,21 @@ class IncrementalAggregateOperator(Operator):
         if first is not None:
             columns = [*gather(groups, first[here.line.code[ends]]).get_columns(), *columns]
         _replace(self.totals, here.carried, pl.DataFrame(columns))
+
+
+def _join_equal(
+    code: Index, time: Times, since: Times, until: Times, columns: list[pl.Series]
+) -> tuple[Index, Times, Times]:
+    """Runs of a group that follow one another with equal values, as one: the first run of each, since when each run's
+    value holds, and until when that of each first run does. `until` may be `OPEN`, then nothing follows."""
+    order = group_order(code)
+    code, time, since, until = code[order], time[order], since[order], until[order]
+    continues = equals_row_before([column.gather(order) for column in columns], len(order))
+    continues[1:] &= (code[1:] == code[:-1]) & (until[:-1] == time[1:])
+    first, last = join_neighbours(continues, since, until, FOREVER)
+    holds = np.empty_like(since)
+    holds[order] = np.repeat(since[first], last - first + 1)
+    return order[first], holds, until[last]
 
 
 def _replace(log: HeldRows | KeyedLog, old: pl.DataFrame, new: pl.DataFrame) -> None:

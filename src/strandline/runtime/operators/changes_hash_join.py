@@ -12,7 +12,7 @@ import polars as pl
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.planner.physical.plan import StreamForm
+from strandline.planner.physical.plan import InputForms, SideStructures
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.hashing import Hashes
@@ -53,18 +53,21 @@ class ChangesHashJoinOperator(HashJoinOperator):
         condition: Expression | None,
         left: Schema,
         right: Schema,
-        forms: tuple[StreamForm, StreamForm],
+        forms: InputForms,
+        structures: SideStructures = ("fifo", "fifo"),
     ) -> None:
         self.forms = forms
-        super().__init__(left_keys, right_keys, condition, left, right)
+        super().__init__(left_keys, right_keys, condition, left, right, structures)
         self.watermark: Instant = BEFORE_ALL
         self.due = (SortedLog(UNTIL), SortedLog(UNTIL))
         self.logs = {**self.logs, "left due": self.due[0], "right due": self.due[1]}
         self.slice = _Slice(BEFORE_ALL, BEFORE_ALL)
 
-    def _logs(self, left: Schema, right: Schema) -> tuple[HashedLog, HashedLog]:
-        columns = ([column.id for column in side] for side in (left, right))
-        logs = [CancellingLog(c) if f == "changes" else HashedLog() for c, f in zip(columns, self.forms, strict=True)]
+    def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
+        logs = [
+            CancellingLog([column.id for column in side]) if form == "changes" else HashedLog(structure)
+            for side, form, structure in zip((left, right), self.forms, structures, strict=True)
+        ]
         return logs[0], logs[1]
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import polars as pl
 
 from strandline.core.temporal import OPEN, Instant
 from strandline.runtime.kernels.batch import Index, Mask, Times
-from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.grouping import group_order
 from strandline.runtime.kernels.sweep import lay_out, running_totals
 from strandline.runtime.operators.ordered_aggregates import MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupUpdates
@@ -56,23 +55,6 @@ def presence(line: Timeline, is_there: Mask, since: Times) -> tuple[Index, Times
         end = np.where(is_own, line.time[order[at]], OPEN)
     runs = order[begins]
     return runs, since[runs], end
-
-
-def merge_equal(line: Timeline, exists: Mask, values: pl.DataFrame, since: Times) -> tuple[Times, Mask]:
-    """When each run began, if one with the values of the run before it continues that one; and which of the existing
-    runs, of which there are `values`, are not continued."""
-    runs = np.flatnonzero(exists)
-    order = group_order(line.code[runs])  # runs of a group keep their order, which is that of time
-    runs = runs[order]
-    codes, _ = group_codes(values, values.columns)
-    code, value = line.code[runs], codes[order]
-    goes_on = (code[1:] == code[:-1]) & (value[1:] == value[:-1]) & (line.until[runs[:-1]] == line.time[runs[1:]])
-    begins = np.append(True, ~goes_on)[: len(runs)]
-    first = np.maximum.accumulate(np.where(begins, np.arange(len(runs)), 0))
-    began, is_last = since.copy(), np.empty(len(runs), np.bool_)
-    began[runs] = since[runs[first]]
-    is_last[order] = np.append(~goes_on, True)[: len(runs)]
-    return began, is_last
 
 
 @dataclass(frozen=True, slots=True)

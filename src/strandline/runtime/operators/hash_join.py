@@ -9,13 +9,22 @@ import polars as pl
 
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
+from strandline.planner.physical.plan import SideStructures
 from strandline.runtime.expressions.compile import filter_frame
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, gather, is_sorted
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.cancelling_log import SIGN
-from strandline.runtime.state.segments import HASH, PAIRS_AT_ONCE, HashedLog, Segment, column, probe_overlapping
+from strandline.runtime.state.segments import (
+    HASH,
+    PAIRS_AT_ONCE,
+    HashedLog,
+    Segment,
+    column,
+    probe_overlapping,
+    without,
+)
 
 # Segments of this many rows are probed in any order. In a larger one a probe may miss the cache, unless the one before
 # it was nearby: then it pays to sort the probes.
@@ -26,7 +35,8 @@ class HashJoinOperator(Operator):
     """Symmetric hash join: pair the elements that are valid together, agree on the keys and satisfy the condition.
 
     Law    snapshot(out, t) = snapshot(left, t) ⋈ snapshot(right, t)
-    State  for each side the elements that a later one of the other side can still meet, found by key
+    State  for each side the elements that a later one of the other side can still meet, found by key: none of a side
+           whose elements end by the watermark, so that a stream of instants only probes
     Emits  each pair once, when the later of the two comes; valid while both are
 
         left     a.......        right   ..b.....
@@ -43,15 +53,16 @@ class HashJoinOperator(Operator):
         condition: Expression | None,
         left: Schema,
         right: Schema,
+        structures: SideStructures = ("fifo", "fifo"),
     ) -> None:
         self.keys = ([k.id for k in left_keys], [k.id for k in right_keys])
         self.condition = condition
         self.output = (*left, *right)
-        self.sides = self._logs(left, right)
+        self.sides = self._logs(left, right, structures)
         self.logs = dict(zip(("left", "right"), self.sides, strict=True))
 
-    def _logs(self, left: Schema, right: Schema) -> tuple[HashedLog, HashedLog]:
-        return HashedLog(), HashedLog()
+    def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
+        return HashedLog(structures[0]), HashedLog(structures[1])
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         arrived = [with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
@@ -68,7 +79,7 @@ class HashJoinOperator(Operator):
         pairs += self._meet(new[small], self.sides[large].segments, mine_is_left=small == 0)
         for log, frame in zip(self.sides, arrived, strict=True):
             log.expire(watermark.time)
-            log.append(frame.drop(HASH), frame.get_column(HASH).to_numpy(), watermark.time)
+            log.append(without(frame, (HASH,)), frame.get_column(HASH).to_numpy(), watermark.time)
         if not pairs:
             return Batch.empty(self.output)
         return Batch(pl.concat(pairs, rechunk=True))
@@ -129,7 +140,7 @@ class HashJoinOperator(Operator):
 
 def _payload(segment: Segment) -> pl.DataFrame:
     """The columns of a segment's rows that are not about its place in time and state."""
-    return segment.stored.derive("payload", lambda frame: frame.drop(FROM, UNTIL, HASH, SIGN, strict=False))
+    return segment.stored.derive("payload", lambda frame: without(frame, (FROM, UNTIL, HASH, SIGN)))
 
 
 def with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:

@@ -10,7 +10,7 @@ import polars as pl
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.planner.physical.plan import MatchKind, StreamForm
+from strandline.planner.physical.plan import MatchKind, SideStructures, StreamForm
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
 from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
@@ -49,10 +49,12 @@ class OuterHashJoinOperator(Operator):
         right: Schema,
         mark: Column | None = None,
         form: StreamForm = "intervals",
+        structures: SideStructures = ("fifo", "fifo"),
     ) -> None:
         self.kind, self.mark = kind, mark
         numbered = (*left, Column(LEFT, LEFT, BIGINT))
-        self.join = HashJoinOperator(left_keys, right_keys, condition, numbered, (*right, Column(RIGHT, RIGHT, BIGINT)))
+        sides = numbered, (*right, Column(RIGHT, RIGHT, BIGINT))
+        self.join = HashJoinOperator(left_keys, right_keys, condition, *sides, structures)
         self.left_columns = [column.id for column in left]
         self.numbers = {LEFT: 0, RIGHT: 0}
         self.unmatched: dict[str, UnmatchedTracker] = {}
@@ -118,7 +120,7 @@ class UnmatchedTracker(Stateful):
         self.open = HeldRows(self.shape) if form == "intervals" else KeyedLog([number], self.shape)
         self.due = SortedLog(UNTIL)
         self.asleep = SortedLog(SINCE)
-        self.covers = HashedLog()
+        self.covers = HashedLog("calendar")  # pairs end in any order
         self.logs = {"open": self.open, "due": self.due, "asleep": self.asleep, "covers": self.covers}
 
     def step(self, arrived: pl.DataFrame, pairs: pl.DataFrame, watermark: Watermark) -> pl.DataFrame:

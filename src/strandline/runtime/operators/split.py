@@ -22,11 +22,13 @@ class SplitOperator(Operator):
         length=3   a [=======)     out   a [==)[==)[=)
 
     An unbounded element has ever more intervals. For a window that holds `repeats` of them the first `repeats` are
-    enough, if these are unbounded, too: an expiring one would be replaced by an equal one.
+    enough, if these are unbounded, too: an expiring one would be replaced by an equal one. A window that counts rows
+    holds the same from interval to interval once `repeats` of them have begun after the last change of any element;
+    all elements of a partition are in the same shard then.
     """
 
-    def __init__(self, length_us: int, repeats: int | None = None) -> None:
-        self.length_us, self.repeats = length_us, repeats
+    def __init__(self, length_us: int, repeats: int | None = None, by_rows: bool = False) -> None:
+        self.length_us, self.repeats, self.by_rows = length_us, repeats, by_rows
         self.rest = SortedLog(FROM)
         self.logs = {"rest": self.rest}
 
@@ -39,6 +41,9 @@ class SplitOperator(Operator):
         if endless.any():
             assert self.repeats is not None, "unbounded elements are split for a window only"
             count[endless] = self.repeats
+            if self.by_rows:
+                last_change = max(int(start.max()), int(end[~endless].max(initial=start.min())))
+                count[endless] += (last_change - start[endless]) // self.length_us
         rows, number = expand(np.zeros(len(batch), dtype=np.int64), count)
         begin = start[rows] + number * self.length_us
         # Unsigned, because from before 1970 to the end of time is further than 63 bits. Near the end of time the sum

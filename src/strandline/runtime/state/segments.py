@@ -16,7 +16,14 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.core.temporal import Instant
-from strandline.planner.compaction import FEW_VALID, LARGEST_MERGE_ROWS, TRIAL_PAIRS, merge_window
+from strandline.planner.compaction import (
+    FEW_VALID,
+    LARGEST_MERGE_ROWS,
+    TRIAL_PAIRS,
+    StateStructure,
+    merge_window,
+    segments_to_clean,
+)
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, same_payloads
@@ -27,6 +34,8 @@ _Derived = TypeVar("_Derived")
 HASH = "@hash"
 # Candidate pairs per chunk: bounds the memory of a join that multiplies, whatever the state.
 PAIRS_AT_ONCE = 2_000_000
+# Rows of a segment whose ends tell how many of all have expired.
+SAMPLE_ROWS = 1024
 
 
 @dataclass(slots=True, eq=False)
@@ -200,9 +209,14 @@ class HashedLog:
 
     Each append is a segment sorted by hash; a table over the leading bits of the hash leads a probe to the few rows
     that can match, so a probe costs per match and per segment, not per stored row.
+
+    Where elements end in any order, the log is a calendar: every segment knows when its rows end, and those of which
+    most has expired are written again without that, in the order that they have. So of all rows at most EXPIRED_SHARE
+    has expired, and a row is written again at most (1 - EXPIRED_SHARE) / EXPIRED_SHARE times, in fact about twice.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, structure: StateStructure = "fifo") -> None:
+        self.structure = structure
         self.segments: list[Segment] = []
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
@@ -210,6 +224,8 @@ class HashedLog:
         self._add(frame, hashes, after, **facts)
         while (window := merge_window([s.rows for s in self.segments])) is not None:
             self._merge(window, after)
+        if self.structure == "calendar":
+            self._clean(after)
 
     def _add(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         ends = times(frame, UNTIL)
@@ -247,6 +263,14 @@ class HashedLog:
     def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
         """The segment of rows, sorted by hash, that are merged from some others."""
         return hashed_segment(frame)
+
+    def _clean(self, now: Instant) -> None:
+        """Write segments again without what has expired, where that is too much."""
+        expired = [_count_expired(segment, now) for segment in self.segments]
+        for number in segments_to_clean([segment.rows for segment in self.segments], expired):
+            segment = self.segments[number]
+            left = np.flatnonzero(column(segment, UNTIL) > now)
+            self.segments[number] = hashed_segment(gather(segment.frame, left))
 
 
 class FoldedLog(HashedLog):
@@ -289,6 +313,12 @@ def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame([frame.get_column(name) for name in columns])
 
 
+def without(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """A frame without some columns, in the same way."""
+    names = [name for name in frame.columns if name not in columns]
+    return pick(frame, names) if names else frame.drop(columns)  # which has rows all the same
+
+
 def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """One frame after the other; columns that one of them lacks are NULL there."""
     if len(frames) == 1:
@@ -317,6 +347,17 @@ def _count_replaced(segments: Sequence[Segment]) -> int:
 
 def hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
     return Segment.of(frame, until=int(times(frame, UNTIL).max()), **facts)
+
+
+def _count_expired(segment: Segment, now: Instant) -> int:
+    """About how many rows of a segment have ended."""
+    ends = segment.stored.derive("ends", _sample_ends)
+    return int(np.searchsorted(ends, now, side="right")) * segment.rows // len(ends)
+
+
+def _sample_ends(frame: pl.DataFrame) -> Times:
+    """Some ends in order. Rows are in the order of their hashes, so that every n-th is as good as any."""
+    return np.sort(times(frame, UNTIL)[:: max(1, frame.height // SAMPLE_ROWS)])
 
 
 def column(segment: Segment, name: str) -> Times:

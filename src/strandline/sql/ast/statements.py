@@ -49,7 +49,7 @@ class ColumnDefinition(Node):
 
 @dataclass(frozen=True, slots=True)
 class Hint(Node):
-    """`rate = 5000` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
+    """`rate = 5000`, `length = 60` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
 
     name: Identifier
     column: Identifier | None
@@ -70,10 +70,18 @@ class BadInput(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class ChangesIn(Node):
+    """`CHANGES IN column [PRIMARY KEY (column, …)]`."""
+
+    op_column: Identifier
+    key: tuple[Identifier, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream(Node):
-    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [ON BAD INPUT …] [WITH (…)]`;
-    in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows have validity intervals, and nothing where
-    the time of arrival counts. Without columns, the source declares them and the time."""
+    """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [CHANGES IN …]
+    [ON BAD INPUT …] [WITH (…)]`; in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows have
+    intervals, and nothing where the time of arrival counts. Without columns, the source declares them and the time."""
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
@@ -84,6 +92,7 @@ class CreateStream(Node):
     end_column: Identifier | None = None
     hints: tuple[Hint, ...] = ()
     bad_input: BadInput | None = None
+    changes: ChangesIn | None = None
 
 
 @dataclass(frozen=True, slots=True)

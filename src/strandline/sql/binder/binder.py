@@ -24,7 +24,7 @@ from strandline.logical.decorrelate import decorrelate
 from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
 from strandline.logical.plan import Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
 from strandline.logical.schema import Ids, filtered, pass_on, schema
-from strandline.logical.tree import sources
+from strandline.logical.tree import reads_changes, sources
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.binder.expressions import Operand
@@ -65,10 +65,18 @@ def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[st
     return plan, frozenset(names.reads)
 
 
+def allowed_shedding(plan: Plan, clause: ast.Shedding) -> float:
+    """The share of rows that ALLOW SHEDDING admits to lose."""
+    if reads_changes(plan):
+        hint = "Remove ALLOW SHEDDING: a row of a change feed that is dropped makes later ones wrong."
+        raise clause.error("rows of a change feed cannot be dropped", "shedding-changes", hint)
+    return clause.most
+
+
 def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> DerivedStream:
     """The stream that `CREATE STREAM name AS query` declares."""
     plan, reads = bind_reading(statement.query, catalog)
-    shedding = None if statement.shedding is None else statement.shedding.most
+    shedding = None if statement.shedding is None else allowed_shedding(plan, statement.shedding)
     return DerivedStream(statement.name.name, plan, statement.query.text, reads, shedding=shedding)
 
 

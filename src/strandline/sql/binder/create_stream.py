@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 from strandline.core.errors import BindError
 from strandline.core.types import Type
 from strandline.logical.catalog import BadInputPolicy, BaseStream, ConnectorCall, SourceSchema, StreamStatistics
+from strandline.logical.change_feed import ChangeFeed
 from strandline.sql import ast
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.lexer import RESERVED
@@ -46,26 +47,33 @@ def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema 
         end_column=_end_column(statement, columns),
         statistics=_statistics(statement, columns, source_schema),
         bad_input=policy,
+        changes=None if statement.changes is None else _change_feed(statement, statement.changes, columns, time_column),
     )
 
 
 def _statistics(statement: ast.CreateStream, columns: Columns, source_schema: SourceSchema | None) -> StreamStatistics:
     """Statistics of `WITH (…)`, completed by those of the source."""
     rate = source_schema.rate if source_schema is not None else None
+    length: float | None = None
     values: dict[str, float] = {}
     names = {name.lower(): name for name, _ in columns}
     for hint in statement.hints:
         if hint.name.name.lower() == "rate":
             rate = hint.value
+        elif hint.name.name.lower() == "length" and statement.end_column is not None:
+            length = hint.value
         elif hint.column is not None:
             name = names.get(hint.column.name.lower())
             if name is None:
                 raise _unknown_column(statement, columns, hint.column)
             values[name] = hint.value
         else:
-            listing = "Hints are rate, in rows per second, and distinct(column), its number of distinct values."
+            listing = (
+                "Hints are rate, in rows per second, distinct(column), its number of distinct values, and for streams"
+                " with VALID FROM length, the mean validity in seconds."
+            )
             raise hint.name.error(f'unknown hint "{hint.name.name}"', "unknown-hint", listing)
-    return StreamStatistics(rate, values)
+    return StreamStatistics(rate, values, length)
 
 
 def declaration(
@@ -131,6 +139,42 @@ def _end_column(statement: ast.CreateStream, columns: Columns) -> str | None:
     return end
 
 
+def _change_feed(
+    statement: ast.CreateStream, clause: ast.ChangesIn, columns: Columns, time_column: str | None
+) -> ChangeFeed:
+    if statement.end_column is not None:
+        hint = (
+            "Remove CHANGES IN, or use ORDERED BY: an element ends where a row says so, or at a time it brings along."
+        )
+        raise clause.error("CHANGES IN and VALID FROM … UNTIL exclude each other", "conflicting-clauses", hint)
+    op_column, kind = _column(statement, columns, clause.op_column)
+    if kind.name != "VARCHAR":
+        hint = "Declare it VARCHAR, with values such as 'insert' and 'delete', '+' and '-', or 'c', 'u' and 'd'."
+        message = f'the operation column "{op_column}" cannot be of type {kind}'
+        raise clause.op_column.error(message, "operation-column-type", hint)
+    key: list[str] = []
+    for identifier in clause.key:
+        name, _ = _column(statement, columns, identifier)
+        if name in (op_column, time_column):
+            what = "operation" if name == op_column else "time"
+            hint = "Name columns that identify a row while it changes."
+            raise identifier.error(f'"{name}" is the {what} of a change, not part of a key', "bad-key", hint)
+        if name in key:
+            raise identifier.error(f'duplicate column "{name}"', "duplicate-column")
+        key.append(name)
+    if all(name in (op_column, time_column) for name, _ in columns):
+        hint = "Declare further columns: the operation and the time are not part of the rows that queries see."
+        raise clause.error("a change feed needs columns that change", "columns-missing", hint)
+    return ChangeFeed(op_column, tuple(key))
+
+
+def _column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> tuple[str, Type]:
+    column = next((column for column in columns if identifier.matches(column[0])), None)
+    if column is None:
+        raise _unknown_column(statement, columns, identifier)
+    return column
+
+
 def _unknown_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> BindError:
     hint = suggestion(identifier.name, [name for name, _ in columns], "Columns are")
     message = f'column "{identifier.name}" does not exist in stream "{statement.name.name}"'
@@ -138,10 +182,7 @@ def _unknown_column(statement: ast.CreateStream, columns: Columns, identifier: a
 
 
 def _time_column(statement: ast.CreateStream, columns: Columns, identifier: ast.Identifier) -> str:
-    time_column = next((column for column in columns if identifier.matches(column[0])), None)
-    if time_column is None:
-        raise _unknown_column(statement, columns, identifier)
-    name, kind = time_column
+    name, kind = _column(statement, columns, identifier)
     if kind.name not in TIME_TYPES:
         hint = "Use a TIMESTAMP, a DATE, or a BIGINT in microseconds since 1970."
         raise identifier.error(f'the time column "{name}" cannot be of type {kind}', "time-column-type", hint)

@@ -99,9 +99,13 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
     valid: Validity = (None, None)
     match stream:
         case BaseStream():
-            declared = (*stream.columns, (WEIGHT, DOUBLE)) if table.weighted else stream.columns
+            if table.weighted and stream.changes is not None:
+                raise not_weighted(table)
+            visible = stream.queried_columns
+            declared = (*visible, (WEIGHT, DOUBLE)) if table.weighted else visible
             columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in declared)
-            plan = Scan(stream.name, alias, columns, stream.has_intervals)
+            intervals = stream.has_intervals or stream.changes is not None
+            plan = Scan(stream.name, alias, columns, intervals, stream.changes)
             time = next((column.id for column in columns if column.name == stream.time_column), None)
             valid = validity(stream, columns, table)
         case DerivedStream() if table.weighted:

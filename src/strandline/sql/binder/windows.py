@@ -33,7 +33,7 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
     if window is None or is_identity(window, plan):
         return plan
     length = None if is_chronon_stream(plan) else granule(plan)
-    if not is_chronon_stream(plan) and (length is None or not isinstance(window, ast.RangeWindow)):
+    if not is_chronon_stream(plan) and length is None:
         raise _over_intervals(plan, window, what)
     match window:
         case ast.NowWindow():
@@ -47,8 +47,12 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
                     _check_multiple(slide, length)
             return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
         case ast.RowsWindow(partition, rows, slide_rows):
+            if length is not None and slide_rows > 1:
+                raise _uncountable_granules("a window that hops by rows", what, window)
             return CountWindow(_columns(partition, scope), rows, slide_rows, plan)
         case ast.SessionWindow(partition, gap):
+            if length is not None:
+                raise _uncountable_granules("a session window", what, window)
             return SessionWindow(_columns(partition, scope), gap.microseconds, plan)
         case _:
             assert_never(window)
@@ -100,6 +104,16 @@ def _over_intervals(plan: Plan, window: ast.Window, what: str) -> BindError:
     )
 
 
+def _uncountable_granules(kind: str, what: str, window: ast.Window) -> BindError:
+    return BindError(
+        f"cannot apply {kind} to {what}, which has a granularity",
+        code="granularity",
+        detail="An element counts again in every granule of its interval; if it never expires, there is no last one.",
+        hint="Use RANGE, or ROWS without SLIDE.",
+        span=window.span,
+    )
+
+
 def _unbounded_granules(what: str, window: ast.Window) -> BindError:
     return BindError(
         f"cannot apply an unbounded window to {what}, which has a granularity",
@@ -113,6 +127,8 @@ def _unbounded_granules(what: str, window: ast.Window) -> BindError:
 def _why_intervals(plan: Plan) -> str:
     cause = next(node for node in walk(plan) if _lengthens(node))
     if isinstance(cause, Scan):
+        if cause.changes is not None:
+            return f'A row of stream "{cause.stream}" is valid from its insertion until its deletion.'
         return f'The rows of stream "{cause.stream}" have declared intervals.'
     inside = "an aggregate" if isinstance(cause, Aggregate) else "a window"
     return f"It contains {inside}, so its elements are valid for longer than one instant."
@@ -131,7 +147,7 @@ def _lengthens(node: Plan) -> bool:
 def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamTable) -> Validity:
     """Both, as far as they are known when the row comes: how long a window by rows keeps it is not."""
     by_name = {column.name: ColumnRef(column.id, column.type) for column in columns}
-    if stream.time_column is None:
+    if stream.time_column is None or stream.changes is not None:
         return None, None
     begin = _instant(by_name[stream.time_column], table.span)
     end: Expression | None = None

@@ -23,6 +23,7 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
     within: ast.Duration | None = None
     idle_after: ast.Duration | None = None
     bad_input: ast.BadInput | None = None
+    changes: ast.ChangesIn | None = None
     while True:
         clause = tokens.token
         if within is None and tokens.accept("WITHIN"):
@@ -32,13 +33,15 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
             idle_after = parse_duration(tokens, "IDLE AFTER", least=1)
         elif bad_input is None and tokens.accept("ON"):
             bad_input = _parse_bad_input(tokens, clause)
-        elif tokens.sees_any(("WITHIN", "IDLE", "ON")):
+        elif changes is None and tokens.accept("CHANGES"):
+            changes = _parse_changes(tokens, clause)
+        elif tokens.sees_any(("WITHIN", "IDLE", "ON", "CHANGES")):
             raise tokens.error(f"{clause.keyword} specified more than once", "duplicate-clause")
         else:
             break
     hints = _parse_hints(tokens) if tokens.accept("WITH") else ()
     order = (time_column, within, idle_after, end_column)
-    return ast.CreateStream(name, columns, source, *order, hints, bad_input, span=tokens.since(start))
+    return ast.CreateStream(name, columns, source, *order, hints, bad_input, changes, span=tokens.since(start))
 
 
 def _parse_column_definition(tokens: TokenStream) -> ast.ColumnDefinition:
@@ -62,6 +65,18 @@ def _parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast
         hint = "Put ORDERED BY column before it, or remove it: rows are then stamped on arrival."
         raise tokens.error(message, "clause-without-order", hint=hint)
     return None, None
+
+
+def _parse_changes(tokens: TokenStream, start: Token) -> ast.ChangesIn:
+    """`IN column [PRIMARY KEY (column, …)]`, after CHANGES."""
+    hint = "Write CHANGES IN column, or CHANGES IN column PRIMARY KEY (column, …)."
+    tokens.expect("IN", hint=hint)
+    op_column = tokens.expect_name("the column with the operation")
+    key: tuple[ast.Identifier, ...] = ()
+    if tokens.accept("PRIMARY"):
+        tokens.expect("KEY", hint=hint)
+        key = tokens.parse_enclosed_list(lambda each: each.expect_name("a column of the key"), hint)
+    return ast.ChangesIn(op_column, key, span=tokens.since(start))
 
 
 def _parse_bad_input(tokens: TokenStream, start: Token) -> ast.BadInput:

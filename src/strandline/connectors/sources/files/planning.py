@@ -175,8 +175,10 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
         return
     checksum = footer_checksum(path)
     file.is_parquet = True
-    # The times are read in any case.
-    fits = all(name in stream.time_columns or converts_always(types[name], kind) for name, kind in stream.columns)
+    # The times are read in any case. That an operation is one, only its values tell.
+    fits = stream.changes is None and all(
+        name in stream.time_columns or converts_always(types[name], kind) for name, kind in stream.columns
+    )
     facts = replace(file.facts(), kind="parquet", checksum=checksum, mark=checksum, fits=fits)
     row = 1
     for number, (count, problem) in enumerate(groups):

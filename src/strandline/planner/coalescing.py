@@ -1,0 +1,95 @@
+"""Placement of coalescing within plans, by cost (sections 11.7.2 and 12.2 of Krämer's thesis).
+
+Coalesce leaves snapshots as they are, so it commutes with every snapshot-reducible operator (lemma 12.1); the windows
+read instants, and take no interval stream whose cuts they could see. So any edge may have one. It pays where many
+neighbours are equal and the operators above do much work for an element: above a MIN or MAX, which few rows change, and
+where the values of an aggregate are left out after a filter has read them, as in HAVING.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from strandline.logical.expressions import columns_of
+from strandline.planner.cardinality import StatisticsByStream
+from strandline.planner.estimate import estimate
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Node, Pipeline, numbered, sources, with_sources
+from strandline.planner.prices import Prices
+
+# What a sink and its readers do with a result is not part of other estimates, since all plans have the same results
+# there. Here they have not. A row of a Parquet file takes about as long, a row of an SQL table many times longer.
+DELIVERY_SECONDS: Final = 5e-7
+
+
+def place_coalescing(pipeline: Pipeline, statistics: StatisticsByStream, prices: Prices) -> Pipeline:
+    """The pipeline with coalescing wherever it costs less than the elements that it saves."""
+    if not (sites := _all_sites(pipeline)):
+        return pipeline
+    cost = _cost_with_sinks(pipeline, statistics, prices)
+    for number, node in sites:
+        other = _with_replaced(pipeline, number, node, _coalesced(node))
+        other_cost = _cost_with_sinks(other, statistics, prices)
+        if other_cost < cost:
+            pipeline, cost = other, other_cost
+    return pipeline
+
+
+def _cost_with_sinks(pipeline: Pipeline, statistics: StatisticsByStream, prices: Prices) -> float:
+    estimates = estimate(pipeline, statistics, prices=prices)
+    results = [fragment.id for fragment in pipeline.fragments if isinstance(fragment.route, physical.ResultOf)]
+    return estimates.cost + sum(estimates.sending[fragment].rate_out for fragment in results) * DELIVERY_SECONDS
+
+
+def coalesce_everywhere(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with coalescing wherever neighbours may be equal."""
+    for number, node in _all_sites(pipeline):
+        pipeline = _with_replaced(pipeline, number, node, _coalesced(node))
+    return pipeline
+
+
+def _all_sites(pipeline: Pipeline) -> list[tuple[int, Node]]:
+    return [(number, node) for number, fragment in enumerate(pipeline.fragments) for node in _sites(fragment.root)]
+
+
+def _sites(root: Node) -> Iterator[Node]:
+    """Where neighbours may be equal, from the top down: a node that is replaced keeps those below it as they are."""
+    for node in reversed(numbered(root)):
+        match node:
+            case physical.IncrementalAggregate(_, aggregates, _, _, _, False) if aggregates:
+                if all(call.function in ("min", "max") for _, call in aggregates):
+                    yield node
+            case physical.Project(_, source) if node != root and _leaves_out_values(node, source):
+                yield node
+
+
+def _leaves_out_values(node: physical.Project, source: Node) -> bool:
+    """True if a projection has no column that depends on an aggregate which a filter below it has read."""
+    if not isinstance(source, physical.Filter):
+        return False
+    below = source.source
+    if not isinstance(below, physical.IncrementalAggregate) or below.form == "changes" or not below.keys:
+        return False
+    values = {column.id for column, _ in below.aggregates}
+    return not any(values & columns_of(expression) for _, expression in node.outputs)
+
+
+def _coalesced(node: Node) -> Node:
+    return replace(node, coalesces=True) if isinstance(node, physical.IncrementalAggregate) else physical.Coalesce(node)
+
+
+def _with_replaced(pipeline: Pipeline, number: int, old: Node, new: Node) -> Pipeline:
+    fragment = pipeline.fragments[number]
+    root = _replaced(fragment.root, old, new)
+    fragments = (*pipeline.fragments[:number], replace(fragment, root=root), *pipeline.fragments[number + 1 :])
+    return replace(pipeline, fragments=fragments)
+
+
+def _replaced(node: Node, old: Node, new: Node) -> Node:
+    if node == old:
+        return new
+    inputs = sources(node)
+    changed = tuple(_replaced(source, old, new) for source in inputs)
+    return node if changed == inputs else with_sources(node, changed)

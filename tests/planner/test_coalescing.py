@@ -1,0 +1,75 @@
+"""Where plans coalesce: by what it saves above, and never otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from strandline.core.types import DOUBLE, INT, TIMESTAMP
+from strandline.logical.catalog import StreamStatistics
+from strandline.planner.coalescing import coalesce_everywhere, place_coalescing
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.lowering import lower
+from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbered
+from strandline.planner.prices import Prices, built_in
+from strandline.planner.stages import optimize
+from support import Arrivals, Cuts, arrange, bind, run_plan
+
+STREAMS = [Arrivals(name, (("k", INT), ("v", DOUBLE), ("ts", TIMESTAMP)), ()) for name in ("a", "b")]
+# Example 12.1 of the thesis, query Q4: the highest bids of the last ten minutes.
+HIGHEST = """SELECT k, v FROM a WINDOW(RANGE 10 MINUTES)
+             WHERE v = (SELECT MAX(v) FROM a WINDOW(RANGE 10 MINUTES))"""
+OFTEN = """SELECT x.k, b.v FROM (SELECT k FROM a WINDOW(RANGE 10 MINUTES) GROUP BY k HAVING COUNT(*) > 2) AS x
+           JOIN b WINDOW(RANGE 10 MINUTES) ON x.k = b.k"""
+
+
+def lowered(text: str, form: StreamForm = "intervals") -> Pipeline:
+    return lower("q", optimize(bind(text, STREAMS)), [stream.declared for stream in STREAMS], 2, form=form)
+
+
+def placed(text: str, rate: float, values: float = 100.0, prices: Prices | None = None) -> Pipeline:
+    statistics = {stream.name: StreamStatistics(rate, {"k": values}) for stream in STREAMS}
+    return place_coalescing(lowered(text), statistics, prices or built_in())
+
+
+def nodes(pipeline: Pipeline) -> list[Node]:
+    return [node for fragment in pipeline.fragments for node in numbered(fragment.root)]
+
+
+def coalescing(pipeline: Pipeline) -> list[str]:
+    aggregates = [n.tag for n in nodes(pipeline) if isinstance(n, physical.IncrementalAggregate) and n.coalesces]
+    return aggregates + [node.tag for node in nodes(pipeline) if isinstance(node, physical.Coalesce)]
+
+
+def test_the_maximum_below_a_join_is_coalesced() -> None:
+    assert coalescing(placed(HIGHEST, 1000.0)) == ["IncrementalAggregate"]
+
+
+@pytest.mark.parametrize("aggregate", ["COUNT(*)", "MAX(v) AS m, COUNT(*)", "SUM(v)", "AVG(v)"])
+def test_an_aggregate_that_every_row_changes_is_not(aggregate: str) -> None:
+    text = f"SELECT x.k FROM (SELECT k, {aggregate} AS n FROM a [RANGE 1 MINUTE] GROUP BY k) x JOIN b ON x.k = b.k"
+    assert coalescing(placed(text.replace("x.k FROM", "x.k, x.n FROM", 1), 1000.0)) == []
+    assert coalescing(coalesce_everywhere(lowered(text.replace("x.k FROM", "x.k, x.n FROM", 1)))) == []
+
+
+def test_a_maximum_over_few_rows_that_nothing_reads_is_not() -> None:
+    """A row per group at a time: every row changes its maximum."""
+    text = "SELECT k, MAX(v) AS m FROM a WINDOW(RANGE 1 SECOND) GROUP BY k"
+    assert coalescing(placed(text, 100.0, values=100_000.0)) == []
+
+
+def test_values_that_only_a_filter_reads_are_coalesced_if_a_join_above_saves_more() -> None:
+    assert coalescing(placed(OFTEN, 1000.0, values=10.0)) == ["Coalesce"]
+    free = Prices({**built_in().seconds, "HashJoin": {}, "IncrementalAggregate": {}, "Exchange": {}, "Project": {}})
+    nothing_above = f"SELECT COUNT(*) AS n FROM ({OFTEN}) AS y"  # the same number of results
+    assert coalescing(placed(nothing_above, 1000.0, values=10.0)) == ["Coalesce"]
+    assert coalescing(placed(nothing_above, 1000.0, values=10.0, prices=free)) == [], "nothing above costs anything"
+
+
+def test_the_highest_bids_are_about_as_many_elements_as_results() -> None:
+    rows = [(t * 1000, 0, (t % 7, float(t * 7919 % 1009))) for t in range(600)]
+    stream = arrange("a", {"k": INT, "v": DOUBLE}, rows, 0)
+    text = HIGHEST.replace("10 MINUTES", "100 MILLISECONDS")
+    sizes = ((200, 200),)
+    sent = [len(run_plan(bind(text, [stream]), [stream], Cuts(sizes, coalesces=how)).elements) for how in (False, True)]
+    assert sent[0] > 500
+    assert sent[1] < 40
