@@ -8,6 +8,7 @@ from strandline.core.types import DOUBLE, INT, TIMESTAMP
 from strandline.logical.catalog import StreamStatistics
 from strandline.planner.coalescing import coalesce_everywhere, place_coalescing
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical.forms import ALL_INTERVALS, BY_RULE
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbered
 from strandline.planner.prices import Prices, built_in
@@ -23,7 +24,10 @@ OFTEN = """SELECT x.k, b.v FROM (SELECT k FROM a WINDOW(RANGE 10 MINUTES) GROUP 
 
 
 def lowered(text: str, form: StreamForm = "intervals") -> Pipeline:
-    return lower("q", optimize(bind(text, STREAMS)), [stream.declared for stream in STREAMS], 2, form=form)
+    """As intervals, all edges are: what is sent as changes is not cut, and need not be put together."""
+    streams = [stream.declared for stream in STREAMS]
+    strategy = ALL_INTERVALS if form == "intervals" else BY_RULE
+    return lower("q", optimize(bind(text, STREAMS)), streams, 2, form=form, strategy=strategy)
 
 
 def placed(text: str, rate: float, values: float = 100.0, prices: Prices | None = None) -> Pipeline:

@@ -316,7 +316,7 @@ def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 def without(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """A frame without some columns, in the same way."""
     names = [name for name in frame.columns if name not in columns]
-    return pick(frame, names) if names else frame.drop(columns)  # which has rows all the same
+    return pick(frame, names) if names else frame.drop(columns, strict=False)  # which has rows all the same
 
 
 def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
