@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
+from random import Random
 from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import polars as pl
@@ -51,6 +52,7 @@ from strandline.logical.reference.change_feed import ChangeRow, FoldedFeed, fold
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.coalescing import coalesce_everywhere
+from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import StreamForm
 from strandline.planner.stages import optimize
@@ -199,7 +201,8 @@ Carry: TypeAlias = Literal["keep", "save", "store"]
 class Slicing:
     """Where the input is cut, what happens to the state in between, and in which order the elements of a slice come;
     and the form of the output, whether it is computed by panes and whether it is coalesced, for operators that have a
-    choice.
+    choice. `changes` are the inputs, by position, that come in the form of changes; with `announces`, every slice
+    begins as after a restart.
 
     `keep`: the operator goes on. `save`: another operator goes on from its state. `store`: the state goes through files
     that are opened anew, as when another worker takes over.
@@ -211,16 +214,25 @@ class Slicing:
     form: StreamForm = "intervals"
     panes: bool = False
     coalesces: bool = False
+    changes: tuple[bool, bool] = (False, False)
+    announces: bool = False
+
+    @property
+    def input_forms(self) -> tuple[StreamForm, StreamForm]:
+        left, right = self.changes
+        return "changes" if left else "intervals", "changes" if right else "intervals"
 
 
 WHOLE = Slicing()
 
 
-def slicings(low: int = -25, high: int = 60) -> st.SearchStrategy[Slicing]:
+def slicings(low: int = -25, high: int = 60, takes_changes: bool = False) -> st.SearchStrategy[Slicing]:
     cuts = st.lists(st.integers(low, high), max_size=6).map(lambda drawn: tuple(sorted(drawn)))
     carry: st.SearchStrategy[Carry] = st.sampled_from(("keep", "save", "save", "store"))
     forms = st.sampled_from(get_args(StreamForm))
-    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), st.booleans())
+    inputs = st.tuples(st.booleans(), st.booleans()) if takes_changes else st.just((False, False))
+    announces = st.sampled_from((False, False, True)) if takes_changes else st.just(False)
+    return st.builds(Slicing, cuts, carry, st.booleans(), forms, st.booleans(), st.booleans(), inputs, announces)
 
 
 def drive(
@@ -239,14 +251,26 @@ def drive(
         operator, out, before = make(), [], BEFORE_ALL
         opened: list[str] = []
         for number, until in enumerate((*slicing.cuts, FOREVER)):
-            slices = [(c, [e for e in stream if before <= e[1] < until]) for c, stream in inputs]
+            slices = [
+                (
+                    c,
+                    as_changes(stream, before, until, slicing.announces)
+                    if as_change
+                    else [e for e in stream if before <= e[1] < until],
+                )
+                for (c, stream), as_change in zip(inputs, slicing.changes, strict=False)
+            ]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
-            emitted = elements_of(operator.step(parts, Watermark(until, origin)).frame)
+            emitted = elements_of(operator.step(parts, Watermark(until, origin, announces=slicing.announces)).frame)
+            repeated = [_identity(element) for element in emitted if element[1] < before and element[2] == OPEN]
+            assert slicing.announces or not repeated, "what stays open is sent again after a restart only"
+            emitted = [element for element in emitted if element[1] >= before or element[2] != OPEN]
             again = [(p, s, e) for p, s, e in emitted if s < before and sliced]
             assert all(before <= end for _, _, end in again), "an element ends in the slice in which that is said"
             for key in [_identity(element) for element in again]:
                 assert key in opened, "a slice emits what starts in it, or the end of what was open"
                 opened.remove(key)
+            assert not slicing.announces or sorted(opened) == sorted(repeated), "all that is open is announced again"
             assert not sliced or all(start < until for _, start, _ in emitted), "a slice emits what starts in it"
             assert all(start < end for _, start, end in emitted), "no interval is empty"
             opened += [_identity(element) for element in emitted if element[2] == OPEN]
@@ -254,6 +278,24 @@ def drive(
             operator, before = _handed_over(operator, make, slicing.carry, keeper, number), until
     assert not opened, "everything has an end at the end of time"
     return out
+
+
+def as_changes(stream: Elements, before: Instant, until: Instant, announces: bool = False) -> Elements:
+    """A slice of a stream in the form of changes. Of some elements the end is known from the beginning; one that ends
+    with the slice is said to end in it, or in the next. With `announces` those that stay open come again."""
+    slice_: Elements = []
+    for number, (payload, start, end) in enumerate(stream):
+        is_late = number % 2 == 1 and end < FOREVER
+        ends = before <= end < until if is_late else before < end <= until
+        is_open = number % 3 < 2
+        if before <= start < until:
+            over = end < until if is_late else end <= until
+            slice_.append((payload, start, OPEN if is_open and not over else end))
+        elif start < before and is_open and ends:
+            slice_.append((payload, start, end))
+        elif announces and start < before and is_open and (end >= until if is_late else end > until):
+            slice_.append((payload, start, OPEN))
+    return slice_
 
 
 def _identity(element: Interval) -> str:
@@ -404,18 +446,29 @@ class MemorySource(Source):
 @dataclass(frozen=True)
 class Cuts:
     """How a run is cut: the batch sizes of each stream by position, and the number of buckets, which is also that of
-    the pieces in which a batch of a stream is read; the form of the result, and whether plans coalesce all they can."""
+    the pieces in which a batch of a stream is read; the form of the result, and whether plans coalesce all they can;
+    and how the forms of the edges within the plan are chosen, see `form_strategy`."""
 
     sizes: tuple[tuple[int, ...], ...] = ()
     shards: int = 1
     form: StreamForm = "intervals"
     coalesces: bool = False
+    forms: int = 0
+
+
+def form_strategy(number: int) -> FormStrategy:
+    """0 by rule, 1 intervals everywhere, 2 changes everywhere; any other is the seed of a choice for every edge."""
+    if number < 3:
+        return (BY_RULE, ALL_INTERVALS, ALL_CHANGES)[number]
+    dice = Random(number)
+    return FormStrategy(lambda _, __: dice.choice(get_args(StreamForm)))
 
 
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     forms = st.sampled_from(get_args(StreamForm))
-    return st.builds(Cuts, st.tuples(*(sizes for _ in range(streams))), st.integers(1, 3), forms, st.booleans())
+    sized = st.tuples(*(sizes for _ in range(streams)))
+    return st.builds(Cuts, sized, st.integers(1, 3), forms, st.booleans(), st.integers(0, 50))
 
 
 @dataclass
@@ -433,7 +486,9 @@ class Answer:
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
     chosen = optimize(plan) if optimised else plan
-    pipeline = lower("q", chosen, [s.declared for s in streams], cut.shards, form=cut.form)
+    pipeline = lower(
+        "q", chosen, [s.declared for s in streams], cut.shards, form=cut.form, strategy=form_strategy(cut.forms)
+    )
     pipeline = coalesce_everywhere(pipeline) if cut.coalesces else pipeline
     answer = Answer()
     sent = ResultBuffer(schema(plan), None)
@@ -478,8 +533,8 @@ def raw(streams: Sequence[Arrivals]) -> RawStreams:
     return {stream.name: stream.elements if stream.changes is None else stream.folded.elements for stream in streams}
 
 
-def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:
-    """At every instant each answer is what the plain query returns over the window contents."""
+def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> int:
+    """At every instant each answer is what the plain query returns over the window contents; how many there are."""
     for answer in answers:
         assert all(start < end for _, start, end in answer.elements), "no interval is empty"
     instants = {*change_instants(plan, streams), *edges(*(answer.elements for answer in answers))}
@@ -487,3 +542,4 @@ def assert_exact(plan: Plan, streams: RawStreams, *answers: Answer) -> None:
         expected = bag([tuple(row[c.id] for c in schema(plan)) for row in snapshot(plan, streams, t)])
         for number, answer in enumerate(answers):
             assert bag(at(answer.elements, t)) == expected, f"answer {number} at instant {t}"
+    return len(instants)

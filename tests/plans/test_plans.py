@@ -14,8 +14,8 @@ from strandline.planner.physical import plan as physical
 
 CASES = read_plan_cases()
 
-# An exchange becomes the route between two fragments.
-NEVER_IN_A_PLAN = {physical.Exchange}
+# An exchange becomes the route between two fragments; converters are where a form is forced.
+NEVER_IN_A_PLAN = {physical.Exchange, physical.AsChanges, physical.AsIntervals}
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])

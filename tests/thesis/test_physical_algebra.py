@@ -16,7 +16,7 @@ from strandline.core.types import BIGINT, BOOLEAN, INT, VARCHAR, Column, Schema
 from strandline.logical.expressions import AggregateCall, Call, Case, ColumnRef, Expression, Literal
 from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
-from strandline.runtime.operators.base import Operator
+from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
 from strandline.runtime.operators.distinct import DistinctOperator
@@ -29,7 +29,7 @@ from strandline.runtime.operators.stateless import (
     TimeWindowOperator,
     UnionAllOperator,
 )
-from support import TEXT, Arrivals, Elements, batch, columns, drive, elements_of, line, show
+from support import TEXT, Arrivals, Elements, Interval, as_changes, batch, columns, drive, elements_of, line, show
 
 X = ColumnRef("x", VARCHAR)
 
@@ -235,3 +235,22 @@ def test_algorithm_18_is_formula_17_1(size: int, advance: int) -> None:
         assert alone(TimeWindowOperator(size, advance), line(f"a[{start},{start + 1})")) == rounded
         held = [t for t in range(120) if (t + 1) // advance * advance - size <= start < (t + 1) // advance * advance]
         assert held == list(range(first, last))
+
+
+def test_no_false_alarm_14_1() -> None:
+    """At an instant at which one element leaves and another one comes, the sum never has both: 2 + 5 > 6 is not sent,
+    not even for a moment, whatever the order in which they come and wherever the input is cut."""
+    worth = columns(INT)
+    call = ((Column("n", "n", BIGINT), AggregateCall("sum", ColumnRef("c0", INT), BIGINT)),)
+    two: Interval = ((2,), 0, 10)
+    for cuts in ((4, 10, 12), (4, 11), (4,), (10, 11)):
+        for source in ([two, ((5,), 10, 20)], [two, ((7,), 10, 20), ((-2,), 10, 20)]):
+            for backwards in (False, True):
+                operator = IncrementalAggregateOperator((), call, worth, "changes", input_form="changes")
+                sums, before = [], -1
+                for until in (*cuts, 15):
+                    part = as_changes(source, before, until)
+                    arrived = batch(worth, part[::-1] if backwards else part)
+                    sums += elements_of(operator.step([arrived], Watermark(until, 0)).frame)
+                    before = until
+                assert {payload for payload, _, _ in sums} == {(2,), (5,)}

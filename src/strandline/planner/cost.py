@@ -63,7 +63,11 @@ def expression_cost(expression: Expression) -> float:
 
 
 def _log(flow: PhysicalProfile, rate: float, length: float, batch: float, spread: bool | None = None) -> LogForecast:
-    """A hashed log over all shards. Elements cut at the watermark are not kept."""
+    """A hashed log over all shards. Elements cut at the watermark are not kept; those without an end are cancelled by
+    another row each."""
+    if flow.form == "changes":
+        rows = flow.uncut.valid * flow.copies
+        return LogForecast(rows * 1.25, KEYED_SEGMENTS, flow.arriving * batch * math.log2(KEYED_SEGMENTS))
     if flow.cut:
         return LogForecast(0.0, 0.0, 0.0)
     spread = flow.stream.spread if spread is None else spread

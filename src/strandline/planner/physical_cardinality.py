@@ -29,11 +29,13 @@ class PhysicalProfile:
     """Stream profile over the shards of a stage.
 
     `cut` if none of its elements reaches beyond the watermark; `whole` is the share of them that begin where no batch
-    does. `early` is by how many seconds rows precede the watermark. It is in `shards` shards, `copies` times.
+    does. `early` is by how many seconds rows precede the watermark. It is in `shards` shards, `copies` times. In the
+    `form` of changes the two rows of an element count as cut: of its length each has a half.
     """
 
     stream: StreamProfile
     cut: bool = False
+    form: physical.StreamForm = "intervals"
     whole: float = 1.0
     early: float = 0.0
     shards: int = 1
@@ -60,7 +62,7 @@ class PhysicalProfile:
         length = stream.valid / rate if rate else stream.length
         whole = stream.rate / rate if rate else 1.0
         sent = replace(stream, rate=rate, length=length, spread=True, steady=False)
-        return replace(self, stream=sent, cut=True, whole=whole)
+        return replace(self, stream=sent, cut=True, form=form, whole=whole)
 
 
 def beginning_share(node: Node, profiles: Mapping[Node, PhysicalProfile]) -> float:
@@ -88,7 +90,8 @@ def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression
 
 def join_output(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalProfile) -> PhysicalProfile:
     pairs = joined(condition_of(node), left.stream, right.stream)
-    return replace(left, stream=pairs, cut=left.cut or right.cut, copies=min(left.copies, right.copies))
+    cut, copies = left.cut or right.cut, min(left.copies, right.copies)
+    return replace(left, stream=pairs, cut=cut, form=node.form, copies=copies)
 
 
 def match_output(

@@ -22,10 +22,15 @@ from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
+from strandline.runtime.operators.as_changes import AsChangesOperator
+from strandline.runtime.operators.as_intervals import AsIntervalsOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
+from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
+from strandline.runtime.operators.changes_outer_hash_join import ChangesOuterHashJoinOperator
 from strandline.runtime.operators.coalesce import CoalesceOperator
 from strandline.runtime.operators.count_window import CountWindowOperator
+from strandline.runtime.operators.counting_distinct import CountingDistinctOperator
 from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from strandline.runtime.operators.fold_changes import FoldChangesOperator
@@ -50,9 +55,11 @@ def operator_for(node: Node) -> Operator:
             return stateless.TimeWindowOperator(range_us, slide_us)
         case physical.Reorder():
             return ReorderOperator()
-        case physical.HashJoin(left_keys, right_keys, condition, left, right, structures):
+        case physical.HashJoin(left_keys, right_keys, condition, left, right, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
-            return HashJoinOperator(left_keys, right_keys, condition, *schemas, structures)
+            if forms == physical.BOTH_INTERVALS:
+                return HashJoinOperator(left_keys, right_keys, condition, *schemas, structures)
+            return ChangesHashJoinOperator(left_keys, right_keys, condition, *schemas, forms, structures)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -69,17 +76,26 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
-        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures):
+        case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
-            return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
-        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces):
-            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), form, panes, coalesces)
-        case physical.Distinct(source):
-            return DistinctOperator(physical.schema(source))
+            if forms == physical.BOTH_INTERVALS:
+                return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
+            return ChangesOuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, forms)
+        case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces, input_form):
+            return IncrementalAggregateOperator(
+                keys, aggregates, physical.schema(source), form, panes, coalesces, input_form
+            )
+        case physical.Distinct(source, form):
+            operator = DistinctOperator if form == "intervals" else CountingDistinctOperator
+            return operator(physical.schema(source))
         case physical.Coalesce(source, form, longest_us):
             return CoalesceOperator(physical.schema(source), form, longest_us)
         case physical.FoldChanges(stream, op_column, keys, source, form):
             return FoldChangesOperator(stream, op_column, keys, physical.schema(source), form)
+        case physical.AsChanges():
+            return AsChangesOperator()
+        case physical.AsIntervals(source):
+            return AsIntervalsOperator(physical.schema(source))
         case physical.FirstOccurrence(keys, values, source):
             return FirstOccurrenceOperator(keys, values, physical.schema(source))
         case physical.UnionAll(columns, _):

@@ -27,10 +27,11 @@ from strandline.planner.physical.plan import Fragment, Pipeline, ResultOf, numbe
 from strandline.planner.physical.update_pattern import UpdatePattern
 from strandline.planner.stages import optimize
 from strandline.runtime.stage import FragmentRunner, StageOutput, operator_for
+from strandline.runtime.state.cancelling_log import CancellingLog
 from strandline.runtime.state.keyed_log import KeyedLog
 from strandline.runtime.state.segments import FoldedLog, HashedLog, HeldRows, SortedLog, SummedLog
 from strategies import Question, question
-from support import Arrivals, Cuts, arrange, bind, elements_of, examples, run_plan
+from support import Arrivals, Cuts, arrange, bind, elements_of, examples, form_strategy, run_plan
 
 MONOTONIC, WEAKEST, WEAK, STRICT = UpdatePattern
 
@@ -39,6 +40,7 @@ WORDS = {
     SortedLog: "queue",
     FoldedLog: "keyed",
     HashedLog: "hash",
+    CancellingLog: "signed",
     KeyedLog: "keyed",
     HeldRows: "held",
 }
@@ -95,13 +97,14 @@ def watched() -> Iterator[Run]:
 def run_twice(plan: Plan, streams: tuple[Arrivals, ...], dice: Random) -> tuple[Pipeline, Run, Run]:
     """A plan run over the same rows cut into batches in two ways."""
     cuts = [cut(dice, streams) for _ in range(2)]
-    cuts[1] = replace(cuts[1], shards=cuts[0].shards, form=cuts[0].form)
+    cuts[1] = replace(cuts[1], shards=cuts[0].shards, form=cuts[0].form, forms=cuts[0].forms)
     runs: list[Run] = []
     for each in cuts:
         with watched() as run:
             run_plan(plan, streams, each, optimised=False)
         runs.append(run)
-    pipeline = lower("q", plan, [s.declared for s in streams], cuts[0].shards, form=cuts[0].form)
+    strategy = form_strategy(cuts[0].forms)
+    pipeline = lower("q", plan, [s.declared for s in streams], cuts[0].shards, form=cuts[0].form, strategy=strategy)
     return pipeline, runs[0], runs[1]
 
 

@@ -23,6 +23,7 @@ from strandline.logical.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.logical.reference.interpreter import bag
 from strandline.logical.udf import UserAggregate
 from strandline.planner.physical.distinct_aggregates import has_sums
+from strandline.runtime.operators import live_elements
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Watermark
 from support import (
@@ -91,9 +92,10 @@ def aggregated(
     if origin is None:
         origin = min((start for _, start, _ in source), default=FOREVER)
     names, called = tuple(c.id for c in schema[:keys]), calls(schema, *wanted)
-    panes = slicing.panes and all(has_sums(call) for _, call in called)
+    input_form = slicing.input_forms[0]
+    panes = slicing.panes and input_form == "intervals" and all(has_sums(call) for _, call in called)
     return drive(
-        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes, slicing.coalesces),
+        lambda: IncrementalAggregateOperator(names, called, schema, slicing.form, panes, slicing.coalesces, input_form),
         [(schema, source)],
         slicing,
         origin,
@@ -166,7 +168,11 @@ EVERYTHING = [
 
 
 @settings(max_examples=examples(40))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True),
+    st.integers(0, 3),
+    slicings(takes_changes=True),
+)
 @example([(("a", float("inf"), 1, None, 2**63 - 1), 0, 4), (("a", 1.0, 1, None, 1), 1, 8)], 1, Slicing((2, 5), "store"))
 @example([(("a", 1e308, 1, None, 1), 0, 9), (("a", 1e308, 1, None, 2), 0, 9)], 1, Slicing())  # the sum overflows
 def test_aggregation_is_the_snapshot_aggregation(source: Elements, keys: int, slicing: Slicing) -> None:
@@ -178,11 +184,13 @@ def test_aggregation_is_the_snapshot_aggregation(source: Elements, keys: int, sl
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @settings(max_examples=examples(20))
-@given(data=st.data(), slicing=slicings(), keys=st.integers(0, 1))
-def test_min_and_max_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing, keys: int) -> None:
+@given(data=st.data(), slicing=slicings(takes_changes=True), keys=st.integers(0, 1), best=st.integers(1, 3))
+def test_min_and_max_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing, keys: int, best: int) -> None:
     schema = columns(BOOLEAN, kind)
     source = data.draw(intervals(payloads(BOOLEAN, kind), endless=True))
-    out = aggregated(schema, keys, ["min c1", "max c1"], source, slicing)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(live_elements, "BEST", best)  # so that all that are at hand may end
+        out = aggregated(schema, keys, ["min c1", "max c1"], source, slicing)
     first = min((start for _, start, _ in source), default=FOREVER)
     same_snapshots(
         out, lambda t: expected(schema, keys, ["min c1", "max c1"], at(source, t), first <= t), edges(source)
@@ -208,7 +216,11 @@ OF_MEMBERS = [
 
 
 @settings(max_examples=examples(40))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 3), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True),
+    st.integers(0, 3),
+    slicings(takes_changes=True),
+)
 def test_aggregates_of_members_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
     out = aggregated(MIXED, keys, OF_MEMBERS, source, slicing)
     first = min((start for _, start, _ in source), default=FOREVER)
@@ -227,7 +239,11 @@ def singles(source: Elements, *places: int) -> Elements:
 
 
 @settings(max_examples=examples(40))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BOOLEAN), endless=True), st.integers(0, 2), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BOOLEAN), endless=True),
+    st.integers(0, 2),
+    slicings(takes_changes=True),
+)
 @example([(("a", None, 1, None, True), 0, 4), (("a", None, None, None, False), 0, 8)], 0, Slicing((2,), "store"))
 def test_arrays_of_members_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
     kinds = (VARCHAR, DOUBLE, INT, MONEY, BOOLEAN)
@@ -336,7 +352,11 @@ REMERGED = ["chain c0", "chain c0 by -c2", "composed c2", "composed c2 by c0 -c4
 
 
 @settings(max_examples=examples(80))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True),
+    st.integers(0, 1),
+    slicings(takes_changes=True),
+)
 @example([(("a", 1.0, n, None, 5), 3 * n, 3 * n + 2) for n in range(3)], 1, Slicing((1, 4), "store"))
 @example([((None, None, None, None, None), 0, 9), (("a", 1.0, 1, None, 5), 2, 4)], 0, Slicing((1, 3, 5), "store"))
 def test_what_can_be_taken_out_again_is(source: Elements, keys: int, slicing: Slicing) -> None:
@@ -346,7 +366,11 @@ def test_what_can_be_taken_out_again_is(source: Elements, keys: int, slicing: Sl
 
 
 @settings(max_examples=examples(60))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True),
+    st.integers(0, 1),
+    slicings(takes_changes=True),
+)
 def test_what_cannot_be_taken_out_is_merged_anew(source: Elements, keys: int, slicing: Slicing) -> None:
     out = aggregated(MIXED, keys, REMERGED, source, slicing)
     first = min((start for _, start, _ in source), default=FOREVER)
@@ -423,7 +447,11 @@ DISPERSED = [f"{function} c{i}" for i in range(1, 5) for function in DISPERSIONS
 
 
 @settings(max_examples=examples(40))
-@given(intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True), st.integers(0, 1), slicings())
+@given(
+    intervals(payloads(VARCHAR, DOUBLE, INT, MONEY, BIGINT), endless=True),
+    st.integers(0, 1),
+    slicings(takes_changes=True),
+)
 @example([(("a", 0.1, 1, None, 1), n, n + 7) for n in range(3)], 0, Slicing((1, 2, 8), "store"))
 @example([(("a", 1e15 + n, n, None, 10**15 + n), n, n + 7) for n in range(3)], 1, Slicing((2,), "save"))
 def test_dispersions_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
@@ -459,7 +487,7 @@ def test_the_least_and_the_greatest_value_alone(kind: Type) -> None:
 
 @pytest.mark.parametrize("kind", [*KINDS, *ARRAYS], ids=str)
 @settings(max_examples=examples(8))
-@given(data=st.data(), slicing=slicings())
+@given(data=st.data(), slicing=slicings(takes_changes=True))
 def test_groups_of_every_type(kind: Type, data: st.DataObject, slicing: Slicing) -> None:
     schema = columns(kind, INT)
     source = data.draw(intervals(payloads(kind, INT)))

@@ -21,6 +21,7 @@ from strandline.planner.physical.plan import SideStructures
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators import hash_join as join
 from strandline.runtime.operators.base import Watermark
+from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.state import segments
 from support import (
@@ -57,8 +58,11 @@ def joined(
 ) -> Elements:
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
+    forms = slicing.input_forms
 
     def make() -> HashJoinOperator:
+        if "changes" in forms:
+            return ChangesHashJoinOperator(l_keys, r_keys, condition, left, right, forms, structures)
         return HashJoinOperator(l_keys, r_keys, condition, left, right, structures)
 
     return drive(make, [(left, lefts), (right, rights)], slicing)
@@ -142,7 +146,7 @@ KEYS: dict[str, tuple[Type, ...]] = {
 
 @pytest.mark.parametrize("kinds", KEYS.values(), ids=KEYS)
 @settings(max_examples=examples(15))
-@given(data=st.data(), slicing=slicings())
+@given(data=st.data(), slicing=slicings(takes_changes=True))
 def test_hash_join_is_the_snapshot_join(kinds: tuple[Type, ...], data: st.DataObject, slicing: Slicing) -> None:
     left, right = columns(*kinds, INT, prefix="l"), columns(*kinds, INT, prefix="r")
     sides = intervals(payloads(*kinds, INT), endless=True)
@@ -164,13 +168,13 @@ CONDITIONS: tuple[Expression | None, ...] = (
 )
 
 
-@settings(max_examples=examples(60))
+@settings(max_examples=examples(100))
 @given(
     intervals(payloads(INT, DOUBLE), most=8, endless=True),
     intervals(payloads(INT, DOUBLE), most=8),
     st.sampled_from(CONDITIONS),
     st.sampled_from((0, 1)),
-    slicings(),
+    slicings(takes_changes=True),
     st.sampled_from((1, 3, 2_000_000)),
     st.booleans(),
 )

@@ -13,7 +13,9 @@ from strandline.core.types import BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema
 from strandline.functions.evaluate import evaluate
 from strandline.logical.expressions import Call, ColumnRef, Expression
 from strandline.logical.values import compare
-from strandline.planner.physical.plan import MatchKind
+from strandline.planner.physical.plan import MatchKind, SideStructures
+from strandline.runtime.operators.base import Operator
+from strandline.runtime.operators.changes_outer_hash_join import ChangesOuterHashJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from support import (
     Elements,
@@ -50,21 +52,15 @@ def matched(
 ) -> Elements:
     """The join on the first `keys` columns of both sides."""
     l_keys, r_keys = ([ColumnRef(c.id, c.type) for c in side[:keys]] for side in (left, right))
-    return drive(
-        lambda: OuterHashJoinOperator(
-            kind,
-            l_keys,
-            r_keys,
-            condition,
-            left,
-            right,
-            MARK if kind == "mark" else None,
-            slicing.form,
-            ("calendar", "fifo") if slicing.backwards else ("fifo", "calendar"),
-        ),
-        [(left, lefts), (right, rights)],
-        slicing,
-    )
+    mark, forms = MARK if kind == "mark" else None, slicing.input_forms
+    structures: SideStructures = ("calendar", "fifo") if slicing.backwards else ("fifo", "calendar")
+
+    def make() -> Operator:
+        if "changes" in forms:
+            return ChangesOuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, forms)
+        return OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, slicing.form, structures)
+
+    return drive(make, [(left, lefts), (right, rights)], slicing)
 
 
 def expected(
@@ -111,7 +107,7 @@ def test_a_partner_that_comes_while_the_element_sleeps_is_not_forgotten() -> Non
 
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=examples(60))
-@given(data=st.data(), slicing=slicings())
+@given(data=st.data(), slicing=slicings(takes_changes=True))
 def test_a_join_on_keys_is_the_snapshot_join(kind: MatchKind, data: st.DataObject, slicing: Slicing) -> None:
     left, right = columns(VARCHAR, INT, prefix="l"), columns(VARCHAR, INT, prefix="r")
     sides = intervals(payloads(VARCHAR, INT), endless=True)
@@ -135,7 +131,7 @@ CONDITIONS: tuple[Expression, ...] = (
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keys", [0, 1])
 @settings(max_examples=examples(30))
-@given(data=st.data(), slicing=slicings())
+@given(data=st.data(), slicing=slicings(takes_changes=True))
 def test_a_join_on_a_condition_is_the_snapshot_join(
     kind: MatchKind, keys: int, data: st.DataObject, slicing: Slicing
 ) -> None:

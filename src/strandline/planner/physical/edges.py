@@ -49,6 +49,8 @@ def describe_edges(pipeline: Pipeline) -> dict[str, Edge]:
 
 
 def _derive_form(node: Node, below: Sequence[Edge]) -> StreamForm:
+    if isinstance(node, physical.AsChanges):
+        return "changes"
     if isinstance(node, _PASSES_FORM_ON):
         return "changes" if any(edge.form == "changes" for edge in below) else "intervals"
     form: StreamForm = getattr(node, "form", "intervals")

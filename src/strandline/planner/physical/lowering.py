@@ -51,6 +51,7 @@ from strandline.planner.physical.distribution import (
     partition_by,
     partition_by_exactly,
 )
+from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms
 from strandline.planner.physical.fragments import cut_fragments
 from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import (
@@ -59,10 +60,8 @@ from strandline.planner.physical.plan import (
     Pipeline,
     QueryPlan,
     StreamForm,
-    is_cut,
     schema,
     sources,
-    with_sources,
 )
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
 
@@ -79,14 +78,16 @@ def lower(
     *,
     sheds: bool = False,
     form: StreamForm = "intervals",
+    strategy: FormStrategy = BY_RULE,
     first: int = 0,
 ) -> Pipeline:
     """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `form` is what its
-    sink takes. `first` is the number of fragments of the queries before it in the pipeline."""
+    sink takes, `strategy` how the form of the edges is chosen. `first` is the number of fragments of the queries before
+    it in the pipeline."""
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
-    if form == "changes" and not sheds and not is_chronon_stream(plan):
-        node = _as_changes(built.node)
-        built = replace(built, node=physical.Coalesce(built.node, "changes") if is_cut(node) else node)
+    wanted: StreamForm = "intervals" if sheds or is_chronon_stream(plan) else form
+    interval_streams = frozenset(stream.name for stream in streams if stream.has_intervals)
+    built = replace(built, node=assign_forms(built.node, wanted, interval_streams, strategy))
     if sheds:
         built = replace(built, node=physical.SamplingRate(KEPT_SHARE, name, windows_of(plan), built.node))
         columns = (*columns, KEPT_SHARE)
@@ -106,21 +107,6 @@ def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream]) -> Pipelin
 
 def _used(streams: Sequence[BaseStream], names: frozenset[str]) -> tuple[BaseStream, ...]:
     return tuple(stream for stream in streams if stream.name in names)
-
-
-def _as_changes(node: Node) -> Node:
-    """The same plan with a result in the form of changes, as far as operators have it: those that treat every row by
-    itself have the form of their input."""
-    match node:
-        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
-            return with_sources(node, tuple(_as_changes(source) for source in sources(node)))
-        case physical.IncrementalAggregate(_, aggregates):
-            # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
-            return node if any(call.user for _, call in aggregates) else replace(node, form="changes")
-        case physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges():
-            return replace(node, form="changes")
-        case _:
-            return node
 
 
 def windows_of(plan: Plan) -> tuple[tuple[str, int | None], ...]:

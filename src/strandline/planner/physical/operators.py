@@ -7,7 +7,9 @@ from dataclasses import replace
 from typing import assert_never
 
 from strandline.core.temporal import SECOND, show_duration
+from strandline.functions.aggregates import needs_members
 from strandline.logical import explain
+from strandline.logical.plan import Aggregates
 from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
@@ -63,19 +65,22 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
             pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
             rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
-            sent = _show_form(node.form) if isinstance(node, physical.OuterHashJoin) else ""
-            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{sent}"
+            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{_show_form(node.form)}"
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
             how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
         case physical.Distinct():
-            return "Distinct"
+            return f"Distinct{_show_form(node.form)}"
         case physical.Coalesce(_, form, longest_us):
             up_to = "" if longest_us is None else f" up to {show_duration(longest_us)}"
             return f"Coalesce{up_to}{_show_form(form)}"
         case physical.FoldChanges(stream, _, keys, _, form):
             by = f" by {', '.join(keys)}" if keys else ""
             return f"FoldChanges of {stream}{by}{_show_form(form)}"
+        case physical.AsChanges():
+            return "AsChanges"
+        case physical.AsIntervals():
+            return "AsIntervals"
         case physical.FirstOccurrence(keys, values, _):
             marked = ", ".join(f"{column.id} := {column_id}" for column, column_id in values)
             return f"FirstOccurrence{explain.show_keys(keys)}: {marked}"
@@ -129,6 +134,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
         case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce() | physical.FoldChanges():
             return UNKNOWN
+        case physical.AsChanges() | physical.AsIntervals():  # an end is not said, or depends on the batches
+            return UNKNOWN
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
@@ -141,6 +148,7 @@ def show_state(node: Node) -> str:
     queue   by start or by end: what is due is taken from the front
     hash    by key, in segments that are dropped when all of their elements have ended
     keyed   by key; the rows of a key are replaced by newer ones
+    signed  by key; an element that has ended is cancelled by one with the sign -1
     panes   sums of the elements of a group that end together, by their end
     held    all rows are written again in every batch
     """
@@ -148,6 +156,12 @@ def show_state(node: Node) -> str:
     match node:
         case physical.Reorder() | physical.TopK() | physical.Rank() | physical.ChangeStream() | physical.Split():
             return "queue"
+        case physical.AsChanges():
+            return "queue"
+        case physical.HashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
+            return "signed + queue" if "intervals" not in forms else "hash + signed + queue"
+        case physical.OuterHashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
+            return "keyed + signed + queue" if "intervals" not in forms else "hash + keyed + signed + queue"
         case physical.HashJoin() | physical.FirstOccurrence():
             return "hash"
         case physical.OuterHashJoin("semi"):
@@ -158,6 +172,8 @@ def show_state(node: Node) -> str:
             return f"hash + {replaced} + queue"
         case physical.Distinct():
             return "keyed + queue"
+        case physical.IncrementalAggregate(_, aggregates, input_form="changes") if _needs_elements(aggregates):
+            return "keyed + signed + queue" if replaced == "keyed" else "held + keyed + signed + queue"
         case physical.IncrementalAggregate():
             return f"{replaced} + panes" if node.panes else f"{replaced} + queue"
         case physical.CountWindow():
@@ -166,10 +182,15 @@ def show_state(node: Node) -> str:
             return "keyed"
         case physical.Coalesce(_, "intervals", None):
             return ""
-        case physical.SessionWindow() | physical.Coalesce():
+        case physical.SessionWindow() | physical.Coalesce() | physical.AsIntervals():
             return "held"
         case _:
             return ""
+
+
+def _needs_elements(aggregates: Aggregates) -> bool:
+    """True if an aggregate needs the elements that are left when one has ended."""
+    return any(call.function in ("min", "max") or needs_members(call) for _, call in aggregates)
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
@@ -221,6 +242,10 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             # Rows of a key replace one another; without a key every second row is a deletion.
             elements = replace(stream, rate=stream.rate / (1 if keys else 2), length=cardinality.LENGTH, spread=True)
             return first.as_sent(form, batch, elements)
+        case physical.AsChanges():
+            return first.as_sent("changes", batch, first.uncut)
+        case physical.AsIntervals():
+            return first.as_sent("intervals", batch, first.uncut)
         case physical.FirstOccurrence(_, values, _):
             copied = {copy.id: stream.values[column_id] for copy, column_id in values if column_id in stream.values}
             return first.after(replace(stream, values={**stream.values, **copied}))
@@ -279,6 +304,12 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             rows = profiles[node].uncut.valid
             work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
             each_bytes += HASH_BYTES
+        case physical.AsIntervals():
+            rows = first.stream.valid
+            work["touched"] = rows / batch
+        case physical.AsChanges():
+            rows = 0.0 if first.cut else first.stream.valid
+            cost.sort_by_end(first, batch, work)
         case physical.FirstOccurrence(keys, values, _):
             rows = sum(groups_of(first.stream, (*keys, column_id)) for _, column_id in values)
             # All keys have come: the log does not grow, in a few segments.

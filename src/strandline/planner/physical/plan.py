@@ -7,8 +7,10 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, TypeAlias
+from types import MappingProxyType
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
@@ -19,6 +21,8 @@ from strandline.planner.compaction import StateStructure
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
 # as changes, once without an end, and again with its end when that is known.
 StreamForm: TypeAlias = Literal["intervals", "changes"]
+InputForms: TypeAlias = tuple[StreamForm, StreamForm]  # of the left side and the right
+BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +156,8 @@ SideStructures: TypeAlias = tuple[StateStructure, StateStructure]  # of the stat
 
 @dataclass(frozen=True, slots=True)
 class HashJoin:
-    """Hash join on equal keys and a further condition; without keys a nested loop over all pairs."""
+    """Hash join on equal keys and a further condition; without keys a nested loop over all pairs. If all elements of a
+    side end before the watermark, so do the pairs, whatever the form of the other side."""
 
     tag: ClassVar[str] = "HashJoin"
     left_keys: tuple[ColumnRef, ...]
@@ -161,6 +166,8 @@ class HashJoin:
     left: Node
     right: Node
     structures: SideStructures = ("fifo", "fifo")
+    input_forms: InputForms = BOTH_INTERVALS
+    form: StreamForm = "intervals"
 
 
 MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
@@ -178,8 +185,9 @@ class OuterHashJoin:
     left: Node
     right: Node
     mark: Column | None = None  # for "mark": the column that is true for a match
-    form: StreamForm = "intervals"  # of the unmatched elements
+    form: StreamForm = "intervals"  # of the unmatched elements; of all where an input has the form of changes
     structures: SideStructures = ("fifo", "fifo")
+    input_forms: InputForms = BOTH_INTERVALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,14 +203,16 @@ class IncrementalAggregate:
     form: StreamForm = "intervals"
     panes: bool = False
     coalesces: bool = False
+    input_form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
 class Distinct:
-    """Duplicate elimination."""
+    """Duplicate elimination; it has the form of its input, and counts duplicates in that of changes."""
 
     tag: ClassVar[str] = "Distinct"
     source: Node
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +237,23 @@ class FoldChanges:
     key: tuple[str, ...]
     source: Node
     form: StreamForm = "intervals"
+
+
+@dataclass(frozen=True, slots=True)
+class AsChanges:
+    """Intervals in the form of changes: an element that outlasts the watermark comes without its end, and again with it
+    when it ends. Over a time window this is the window of positive and negative elements."""
+
+    tag: ClassVar[str] = "AsChanges"
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class AsIntervals:
+    """Changes as intervals: an element without an end is cut at the watermark, in every slice."""
+
+    tag: ClassVar[str] = "AsIntervals"
+    source: Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,9 +325,10 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | S
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin
-GroupNode: TypeAlias = IncrementalAggregate | Distinct | Coalesce | FirstOccurrence | FoldChanges
+GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
+FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
-Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode
+Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,15 +404,16 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
 
 def has_open_elements(pipeline: Pipeline, query: str) -> bool:
     """True if elements of a query's result may come before their end is known."""
-    roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
-    nodes = [node for root in roots for node in numbered(root)]
-    return any(isinstance(node, Coalesce) or getattr(node, "form", "intervals") == "changes" for node in nodes)
+    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
+    feeders = {fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, ExchangeTo)}
+    results = [fragment.root for fragment in mine if isinstance(fragment.route, ResultOf)]
+    return any(form_of(root, feeders) == "changes" for root in results)
 
 
 def is_cut(node: Node) -> bool:
     """True if elements of the output may be cut at the watermark, and go on in the next slice."""
     match node:
-        case TopK() | Rank() | SessionWindow():
+        case TopK() | Rank() | SessionWindow() | AsIntervals():
             return True
         case IncrementalAggregate() | CountWindow() | OuterHashJoin() | FoldChanges() if node.form == "intervals":
             return True
@@ -392,6 +421,25 @@ def is_cut(node: Node) -> bool:
             return False
         case _:
             return any(is_cut(source) for source in sources(node))
+
+
+def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> StreamForm:
+    """The form of the output of an operator. `feeders` are the roots of the fragments that send to its ports; a port
+    without one has intervals."""
+    match node:
+        case IncrementalAggregate() | CountWindow() | HashJoin() | OuterHashJoin() | Distinct():
+            return node.form
+        case Coalesce() | FoldChanges():
+            return node.form
+        case AsChanges():
+            return "changes"
+        case Filter() | Project() | Repeat() | UnionAll() | Exchange():
+            has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
+            return "changes" if has_changes else "intervals"
+        case Input(name) if name in feeders:
+            return form_of(feeders[name], feeders)
+        case _:
+            return "intervals"
 
 
 def numbered(root: Node) -> list[Node]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import FOREVER, OPEN
+from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, times
 from strandline.runtime.kernels.grouping import group_codes
 
@@ -54,12 +54,22 @@ def coalesce(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     come = come[np.lexsort((time[come], code[come]))]
     go = go[np.lexsort((time[go], code[go]))]
     # Departures may be missing (elements without end): the k-th arrival of a payload takes its k-th departure or none.
-    rank_come, rank_go = _rank_in_group(code[come]), _rank_in_group(code[go])
+    rank_come, rank_go = rank_in_group(code[come]), rank_in_group(code[go])
     arrivals = pl.DataFrame({"code": code[come], "rank": rank_come, "row": rows[come], FROM: time[come]})
     departures = pl.DataFrame({"code": code[go], "rank": rank_go, UNTIL: time[go]})
     paired = arrivals.join(departures, on=["code", "rank"], how="left").sort(FROM, "row")
     payload = gather(net.select(columns), paired.get_column("row").to_numpy())
     return payload.with_columns(paired.get_column(FROM), paired.get_column(UNTIL).fill_null(FOREVER))
+
+
+def begun_and_ended(frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """A slice in the form of changes that begins at `before`: the elements that begin in it, and those that were sent
+    without an end and have ended. What is only announced again, after a restart, is neither."""
+    earlier = times(frame, FROM) < before
+    if not earlier.any():
+        return frame, frame.head(0)
+    ended = earlier & (times(frame, UNTIL) != OPEN)
+    return frame.filter(pl.Series(~earlier)), frame.filter(pl.Series(ended))
 
 
 def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> pl.DataFrame:
@@ -73,13 +83,13 @@ def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> p
     ended = np.bincount(codes[again[rows]], minlength=len(first))
     opened = np.flatnonzero(is_open[rows])
     opened = opened[np.argsort(codes[opened], kind="stable")]
-    replaced = _rank_in_group(codes[opened]) < ended[codes[opened]]
+    replaced = rank_in_group(codes[opened]) < ended[codes[opened]]
     kept = np.ones(frame.height, np.bool_)
     kept[rows[opened[replaced]]] = False
     return frame.filter(pl.Series(kept))
 
 
-def _rank_in_group(codes: Index) -> Index:
+def rank_in_group(codes: Index) -> Index:
     """0, 1, 2, … within each run of equal codes."""
     first = np.ones(len(codes), dtype=np.bool_)
     first[1:] = codes[1:] != codes[:-1]

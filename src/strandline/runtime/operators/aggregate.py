@@ -16,6 +16,7 @@ from strandline.logical.udf import States, UserAggregate
 from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.adjacent import equals_row_before, join_neighbours
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
+from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes, group_order
@@ -24,6 +25,7 @@ from strandline.runtime.kernels.sweep import running_maxima
 from strandline.runtime.kernels.variance import mask_unsquarable, squarable_values, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.group_events import GroupEvents, Timeline
+from strandline.runtime.operators.live_elements import VALUE, LiveElements, with_ended
 from strandline.runtime.operators.ordered_aggregates import GroupMembers
 from strandline.runtime.operators.user_aggregates import GroupEpochs, pooled, restored, run_totals, stored
 from strandline.runtime.state.keyed_log import KeyedLog
@@ -50,6 +52,8 @@ class IncrementalAggregateOperator(Operator):
            last one without its end. Then only groups that change are looked at, and their state is found by key.
            By panes, the state has the sums of the elements of a group that end together instead of these elements.
            It `coalesces` if neighbouring intervals of a group with equal values are sent as one
+    Takes  either form. As changes, an element comes again when it ends: none is kept for that, except for those that
+           a MIN, a MAX or an ordered-set aggregate reads (`LiveElements`)
 
         in       a......         COUNT
         1        [====)          1  [=)   [==)
@@ -64,6 +68,7 @@ class IncrementalAggregateOperator(Operator):
         form: StreamForm = "intervals",
         panes: bool = False,
         coalesces: bool = False,
+        input_form: StreamForm = "intervals",
     ) -> None:
         self.keys, self.coalesces = list(keys), coalesces
         self.aggregates = aggregates
@@ -80,47 +85,72 @@ class IncrementalAggregateOperator(Operator):
         key_types = {key: self.stored[key] for key in keys}
         self.totals = self._log(key_types, form)
         extremes = {(c.function, c.argument.id) for _, c in aggregates if c.argument and c.function in ("min", "max")}
+        self.sides = sorted(extremes)
         interval = {FROM: pl.Int64(), UNTIL: pl.Int64()}
         self.candidates = {
-            (function, name): self._log({**key_types, "@value": self.stored[name], **interval}, form)
-            for function, name in sorted(extremes)
+            (function, name): self._log({**key_types, VALUE: self.stored[name], **interval}, form)
+            for function, name in self.sides
         }
         candidates = {f"{function}:{name}": held for (function, name), held in self.candidates.items()}
         self.logs = {"valid": self.valid, "totals": self.totals, **candidates}
+        self.takes_changes, self.live = input_form == "changes", None
+        if self.takes_changes and (self.needs_members or self.sides):
+            self.live = LiveElements(keys, self.stored, self.sides, self.needs_members)
+            self.candidates = {}
+            self.logs = {"valid": self.valid, "totals": self.totals, **self.live.logs}
 
     def _log(self, columns: dict[str, pl.DataType], form: StreamForm) -> HeldRows | KeyedLog:
         return HeldRows(columns) if form == "intervals" else KeyedLog(self.keys, columns)
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         if watermark.time <= self.watermark:
-            assert not len(inputs[0]), "a slice has no elements before the watermark of the preceding one"
+            assert self.takes_changes or not len(inputs[0]), "a slice has no elements before the preceding watermark"
             if not watermark.announces or self.watermark == BEFORE_ALL:
                 return Batch.empty(self.output)
         watermark = replace(watermark, time=max(watermark.time, self.watermark))
         before, self.watermark = self.watermark, watermark.time
-        arrived = inputs[0].frame.select([*self.stored, FROM, UNTIL])
-        leaving = self.valid.take_before(watermark.time)
-        ended = stack(leaving) if leaving else arrived.head(0).drop(FROM)
-        staying = [f.select([*self.stored]) for f in self.valid.rows()] if self.needs_members else []
-        everything = watermark.announces or watermark.time == FOREVER
+        arrived, ended = self._arrived_and_ended(inputs[0].frame.select([*self.stored, FROM, UNTIL]), before)
         changed = pl.concat([arrived.select(self.keys), ended.select(self.keys)])
         is_idle = not arrived.height and not ended.height
-        carried, *candidates = self._look_up(changed, everything=everything, is_idle=is_idle)
+        reads_all = watermark.announces or watermark.time == FOREVER or self._concerns_all(changed, is_idle)
+        # All logs alike: they must have the same groups.
+        carried, *candidates = self._look_up(changed, reads_all=reads_all)
         held = dict(zip(self.candidates, candidates, strict=True))
-        staying_rows = pl.concat([ended.head(0).drop(UNTIL), *staying])
-        return self._sweep(carried, held, arrived, ended, staying_rows, before, watermark)
+        if self.live is None:
+            valid = self.valid.rows() if self.needs_members else []
+            staying = pl.concat([ended.head(0).drop(UNTIL), *(rows.select([*self.stored]) for rows in valid)])
+        else:
+            lasting = arrived.filter(pl.col(UNTIL) >= watermark.time)
+            best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
+            held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
+        return self._sweep(carried, held, arrived, ended, staying, before, watermark)
 
-    def _look_up(self, changed: pl.DataFrame, *, everything: bool, is_idle: bool) -> list[pl.DataFrame]:
+    def _arrived_and_ended(self, frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The elements that begin in the slice, and those of earlier ones that end in it, or their sums. As changes,
+        these come with the slice, except for those whose end was known."""
+        if not self.takes_changes:
+            leaving = self.valid.take_before(self.watermark)
+            return frame, stack(leaving) if leaving else frame.head(0).drop(FROM)
+        arrived, ended = begun_and_ended(frame, before)
+        ended = ended.drop(FROM)
+        is_over = pl.Series(times(ended, UNTIL) < self.watermark)
+        leaving = [ended.filter(is_over), *self.valid.take_before(self.watermark)]
+        self.valid.append(ended.filter(~is_over))
+        return arrived, stack(leaving)
+
+    def _concerns_all(self, changed: pl.DataFrame, is_idle: bool) -> bool:
+        """True if a slice that changes groups with these keys looks at all groups."""
+        if isinstance(self.totals, HeldRows):
+            return True
+        return not is_idle and (not self.keys or self.totals.has_mostly(changed))
+
+    def _look_up(self, changed: pl.DataFrame, *, reads_all: bool) -> list[pl.DataFrame]:
         """Totals and candidates of the groups that the slice concerns: those with these keys, or all."""
         logs = [self.totals, *self.candidates.values()]
         if not isinstance(self.totals, KeyedLog):
             return [log.frame for log in logs if isinstance(log, HeldRows)]
         keyed = [log for log in logs if isinstance(log, KeyedLog)]
-        # All logs alike: they must have the same groups.
-        if everything or (not is_idle and (not self.keys or self.totals.has_mostly(changed))):
-            totals, *candidates = [log.all() for log in keyed]
-        else:
-            totals, *candidates = [log.find(changed) for log in keyed]
+        totals, *candidates = [log.all() if reads_all else log.find(changed) for log in keyed]
         counts = [name for name in totals.columns if name.startswith((VALUES, LIMB, NUMBER, SQUARE, ODD))]
         if any(totals.get_column(name).null_count() for name in counts):  # other groups have had larger sums
             totals = totals.with_columns(pl.col(counts).fill_null(0))
@@ -170,14 +200,15 @@ class IncrementalAggregateOperator(Operator):
             return Batch.empty(self.output)
 
         entering = self._deltas(arrived)
-        self._keep_valid(arrived, entering, ~over & ((ends < FOREVER) | self.needs_members))
+        keeps_all = self.needs_members and not self.takes_changes
+        self._keep_valid(arrived, entering, ~over & ((ends < OPEN) | keeps_all))
         sums = self._totals(line, events, carried, entering, self._deltas(ended))
         exists = line.time < line.until
         if self.keys:
             exists &= sums[ROWS] > 0
         here = _Slice(line, events, carried, arrived, ended, sums, exists)
         extremes = {
-            side: self._extremes(side, held[side], at, here) for side, at in zip(self.candidates, at_held, strict=True)
+            side: self._extremes(side, held[side], at, here) for side, at in zip(self.sides, at_held, strict=True)
         }
         members = None
         if self.needs_members:
@@ -211,9 +242,7 @@ class IncrementalAggregateOperator(Operator):
             columns = [*payload.get_columns(), *columns]
         frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
         batch = Batch(frame.select(list(frame_schema(self.output))))
-        if watermark.announces:
-            return batch
-        return batch.keep((start >= before) | (until != OPEN))  # what stays open was sent
+        return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # the others were sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
         """The change of each total by elements, or by sums of elements; a number of values only where it is not that of
@@ -326,9 +355,9 @@ class IncrementalAggregateOperator(Operator):
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         line = here.line
-        fresh = here.arrived.select([*self.keys, pl.col(name).alias("@value"), FROM, UNTIL])
+        fresh = here.arrived.select([*self.keys, pl.col(name).alias(VALUE), FROM, UNTIL])
         elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
-        values = elements.get_column("@value")
+        values = elements.get_column(VALUE)
         ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
         highest, keep = running_maxima(
@@ -345,7 +374,8 @@ class IncrementalAggregateOperator(Operator):
             times(elements, UNTIL),
             self.watermark,
         )
-        _replace(self.candidates[side], held, gather(elements, keep))
+        if self.live is None:
+            _replace(self.candidates[side], held, gather(elements, keep))
         extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 

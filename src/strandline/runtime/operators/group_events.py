@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from strandline.core.temporal import Instant
+from strandline.core.temporal import OPEN, Instant
 from strandline.runtime.kernels.batch import Index, Mask, Times
+from strandline.runtime.kernels.grouping import group_order
 from strandline.runtime.kernels.sweep import lay_out, running_totals
 from strandline.runtime.operators.ordered_aggregates import MemberEvents
 from strandline.runtime.operators.user_aggregates import GroupUpdates
@@ -31,6 +32,31 @@ class Timeline:
         return running_totals(self.by_time, self.codes, self.run_of, len(self.last), len(self.code), changes)
 
 
+def timeline(codes: Index, time: Times, groups: int, until: Instant) -> Timeline:
+    """The runs of events of some groups that happen before `until`."""
+    by_time = np.argsort(time, kind="stable")  # merges parts, which are in order of time or nearly so
+    return Timeline(by_time, codes, time, *lay_out(by_time, codes, time, groups, until))
+
+
+def presence(line: Timeline, is_there: Mask, since: Times) -> tuple[Index, Times, Times]:
+    """The intervals in which something is there, given for each run whether it is from then on: the first run, when it
+    began, and its end, or OPEN."""
+    order = group_order(line.code)  # runs of a group keep their order, which is that of time
+    code, there = line.code[order], is_there[order]
+    same_group = np.append(False, code[1:] == code[:-1])[: len(code)]
+    was_there = np.append(False, there[:-1])[: len(code)] & same_group
+    begins, ends = np.flatnonzero(there & ~was_there), np.flatnonzero(~there & was_there)
+    end = np.full(len(begins), OPEN)
+    if len(ends):
+        # Within a group beginnings and ends alternate: the next end is its own, if it is one of the group.
+        following = np.searchsorted(ends, begins)
+        at = ends[np.minimum(following, len(ends) - 1)]
+        is_own = (following < len(ends)) & (code[at] == code[begins])
+        end = np.where(is_own, line.time[order[at]], OPEN)
+    runs = order[begins]
+    return runs, since[runs], end
+
+
 @dataclass(frozen=True, slots=True)
 class GroupEvents:
     """All changes of a slice as (group, time): carried totals, elements entering, elements leaving."""
@@ -46,8 +72,7 @@ class GroupEvents:
         parts = (self.carried, self.entering, self.leaving, self.over_at, self.origin)
         codes = np.concatenate([code for code, _ in parts])
         time = np.concatenate([at for _, at in parts])
-        by_time = np.argsort(time, kind="stable")  # merges the parts, which are in order of time or nearly so
-        return Timeline(by_time, codes, time, *lay_out(by_time, codes, time, groups, until))
+        return timeline(codes, time, groups, until)
 
     @property
     def first_entering(self) -> int:

@@ -15,6 +15,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, g
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.state.cancelling_log import SIGN
 from strandline.runtime.state.segments import (
     HASH,
     PAIRS_AT_ONCE,
@@ -57,18 +58,21 @@ class HashJoinOperator(Operator):
         self.keys = ([k.id for k in left_keys], [k.id for k in right_keys])
         self.condition = condition
         self.output = (*left, *right)
-        self.sides = (HashedLog(structures[0]), HashedLog(structures[1]))
+        self.sides = self._logs(left, right, structures)
         self.logs = dict(zip(("left", "right"), self.sides, strict=True))
 
+    def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
+        return HashedLog(structures[0]), HashedLog(structures[1])
+
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        arrived = [_with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
+        arrived = [with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]
         # The smaller input builds, the larger one probes.
         small = 0 if arrived[0].height < arrived[1].height else 1
         large = 1 - small
         for side, batch in enumerate(inputs):
             others = [segment.rows for segment in self.sides[1 - side].segments] + [arrived[1 - side].height]
             if side == small or max(others) > WITHIN_CACHE or bool((batch.end > watermark.time).any()):
-                arrived[side] = _by_hash(arrived[side])
+                arrived[side] = by_hash(arrived[side])
         pairs: list[pl.DataFrame] = []
         new = [Segment.of(frame) for frame in arrived]
         pairs += self._meet(new[large], [*self.sides[small].segments, new[small]], mine_is_left=large == 0)
@@ -86,14 +90,7 @@ class HashJoinOperator(Operator):
         size = 0
         for other in others:
             for rows, other_rows in probe_overlapping(mine, other, PAIRS_AT_ONCE):
-                start, end, meet = intersect(
-                    column(mine, FROM)[rows],
-                    column(mine, UNTIL)[rows],
-                    column(other, FROM)[other_rows],
-                    column(other, UNTIL)[other_rows],
-                )
-                if not meet.all():
-                    start, end, rows, other_rows = start[meet], end[meet], rows[meet], other_rows[meet]
+                start, end, rows, other_rows = self._valid_together(mine, rows, other, other_rows)
                 if not len(rows):
                     continue
                 pending.append((rows, gather(_payload(other), other_rows), start, end))
@@ -102,6 +99,18 @@ class HashJoinOperator(Operator):
                     yield from self._pairs(mine, pending, mine_is_left)
                     pending, size = [], 0
         yield from self._pairs(mine, pending, mine_is_left)
+
+    def _valid_together(
+        self, mine: Segment, rows: Index, other: Segment, other_rows: Index
+    ) -> tuple[Times, Times, Index, Index]:
+        """Start and end of the pairs that are valid together, and their rows."""
+        start, end, meet = intersect(
+            column(mine, FROM)[rows],
+            column(mine, UNTIL)[rows],
+            column(other, FROM)[other_rows],
+            column(other, UNTIL)[other_rows],
+        )
+        return (start, end, rows, other_rows) if meet.all() else (start[meet], end[meet], rows[meet], other_rows[meet])
 
     def _pairs(
         self, mine: Segment, pending: list[tuple[Index, pl.DataFrame, Times, Times]], mine_is_left: bool
@@ -131,16 +140,16 @@ class HashJoinOperator(Operator):
 
 def _payload(segment: Segment) -> pl.DataFrame:
     """The columns of a segment's rows that are not about its place in time and state."""
-    return segment.stored.derive("payload", lambda frame: without(frame, (FROM, UNTIL, HASH)))
+    return segment.stored.derive("payload", lambda frame: without(frame, (FROM, UNTIL, HASH, SIGN)))
 
 
-def _with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+def with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The elements that can match at all (NULL equals nothing), with the hashes of their keys."""
     if any(frame.get_column(key).null_count() for key in keys):
         frame = frame.drop_nulls(list(keys))
     return frame.with_columns(pl.Series(HASH, hash_rows(frame, keys)))
 
 
-def _by_hash(frame: pl.DataFrame) -> pl.DataFrame:
+def by_hash(frame: pl.DataFrame) -> pl.DataFrame:
     hashes: Hashes = frame.get_column(HASH).to_numpy()
     return frame if is_sorted(hashes) else gather(frame, np.argsort(hashes))

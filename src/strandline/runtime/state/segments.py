@@ -221,16 +221,19 @@ class HashedLog:
 
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
+        self._add(frame, hashes, after, **facts)
+        while (window := merge_window([s.rows for s in self.segments])) is not None:
+            self._merge(window, after)
+        if self.structure == "calendar":
+            self._clean(after)
+
+    def _add(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         ends = times(frame, UNTIL)
         live = ends > after
         if not live.all():
             frame, hashes = frame.filter(pl.Series(live)), hashes[live]
         if frame.height:
-            self.segments.append(_hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
-        while (window := merge_window([s.rows for s in self.segments])) is not None:
-            self._merge(window, after)
-        if self.structure == "calendar":
-            self._clean(after)
+            self.segments.append(hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
 
     def expire(self, now: Instant) -> None:
         """Drop the segments whose last element has expired."""
@@ -259,7 +262,7 @@ class HashedLog:
 
     def _fold(self, frame: pl.DataFrame, parts: Sequence[Segment]) -> Segment:
         """The segment of rows, sorted by hash, that are merged from some others."""
-        return _hashed_segment(frame)
+        return hashed_segment(frame)
 
     def _clean(self, now: Instant) -> None:
         """Write segments again without what has expired, where that is too much."""
@@ -267,7 +270,7 @@ class HashedLog:
         for number in segments_to_clean([segment.rows for segment in self.segments], expired):
             segment = self.segments[number]
             left = np.flatnonzero(column(segment, UNTIL) > now)
-            self.segments[number] = _hashed_segment(gather(segment.frame, left))
+            self.segments[number] = hashed_segment(gather(segment.frame, left))
 
 
 class FoldedLog(HashedLog):
@@ -302,7 +305,7 @@ class FoldedLog(HashedLog):
         first = np.flatnonzero(~same)
         largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
         replaced = max(0, _count_replaced(parts) - int(same.sum()))
-        return _hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
+        return hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
 
 
 def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
@@ -313,7 +316,7 @@ def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 def without(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
     """A frame without some columns, in the same way."""
     names = [name for name in frame.columns if name not in columns]
-    return pick(frame, names) if names else frame.drop(columns)  # which has rows all the same
+    return pick(frame, names) if names else frame.drop(columns, strict=False)  # which has rows all the same
 
 
 def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -342,7 +345,7 @@ def _count_replaced(segments: Sequence[Segment]) -> int:
     return sum(segment.facts["replaced"] for segment in segments)
 
 
-def _hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
+def hashed_segment(frame: pl.DataFrame, **facts: int) -> Segment:
     return Segment.of(frame, until=int(times(frame, UNTIL).max()), **facts)
 
 

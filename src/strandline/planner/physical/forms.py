@@ -1,0 +1,134 @@
+"""The form of every edge of a physical plan: elements as intervals, or as changes.
+
+A consumer states what it takes, and a producer gives it as far as it can. Intervals are changes, too: of a stream whose
+ends are all known. So the only edges that need a converter are those where changes come to an operator that takes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import Node, StreamForm, form_of, is_cut, schema, sources, with_sources
+
+# Given the producer and the form that the rule has chosen, the form that it shall have.
+EdgeChoice: TypeAlias = Callable[[Node, StreamForm], StreamForm]
+
+
+@dataclass(frozen=True, slots=True)
+class FormStrategy:
+    """How the form of an edge is chosen, where its consumer takes both. Plans of users have `BY_RULE`; tests and
+    experiments may force a form, with a converter where the producer has another one."""
+
+    choose: EdgeChoice
+    forces: bool = True
+
+
+# Changes wherever elements may stay open beyond a batch, so that nothing is sent twice.
+BY_RULE: Final = FormStrategy(lambda node, form: form, forces=False)
+ALL_INTERVALS: Final = FormStrategy(lambda node, form: "intervals")
+ALL_CHANGES: Final = FormStrategy(lambda node, form: "changes")
+
+
+def assign_forms(
+    root: Node, wanted: StreamForm, interval_streams: frozenset[str], strategy: FormStrategy = BY_RULE
+) -> Node:
+    """The plan with a form for every edge, and a result in the form `wanted`. `interval_streams` are the inputs whose
+    rows say themselves how long they are valid."""
+    forms = _Forms(interval_streams, strategy)
+    if wanted == "intervals":
+        return forms.edge(root, "intervals", takes_changes=False)
+    node = forms.edge(root, "changes", takes_changes=True)
+    # What is cut all the same is put together again at the end.
+    return physical.Coalesce(forms.edge(root, "intervals", takes_changes=False), "changes") if is_cut(node) else node
+
+
+@dataclass(frozen=True, slots=True)
+class _Forms:
+    interval_streams: frozenset[str]
+    strategy: FormStrategy
+
+    def edge(self, node: Node, wanted: StreamForm, *, takes_changes: bool) -> Node:
+        """A producer for a consumer that takes intervals only, or changes too and would rather have those wanted."""
+        form: StreamForm = "intervals"
+        if takes_changes and _may_have_state(node) and not self.is_instants(node):
+            form = self.strategy.choose(node, wanted)
+        made = self.assign(node, form)
+        if form == "intervals" and form_of(made) == "changes":
+            return physical.AsIntervals(made)
+        if form == "changes" and form_of(made) == "intervals" and self.strategy.forces:
+            return physical.AsChanges(made)
+        return made
+
+    def assign(self, node: Node, wanted: StreamForm) -> Node:
+        """The operator with a form for its output, if it has a choice, and for each of its inputs."""
+        match node:
+            case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
+                inputs = tuple(self.edge(source, wanted, takes_changes=True) for source in sources(node))
+                return with_sources(node, inputs)
+            case physical.CountWindow() | physical.FoldChanges():
+                return replace(node, form=wanted, source=self.edge(node.source, "intervals", takes_changes=False))
+            case physical.IncrementalAggregate(_, aggregates):
+                # The type of a user-defined state may change from batch to batch, so that states cannot be kept apart.
+                form = "intervals" if any(call.user for _, call in aggregates) else wanted
+                source = self.edge(node.source, "changes", takes_changes=True)
+                by_panes = node.panes and form_of(source) == "intervals"
+                return replace(node, form=form, source=source, panes=by_panes, input_form=form_of(source))
+            case physical.Distinct():
+                takes_changes = wanted == "changes" and bool(schema(node))
+                source = self.edge(node.source, wanted, takes_changes=takes_changes)
+                return replace(node, source=source, form=form_of(source))
+            case physical.HashJoin():
+                return self.join(node, wanted)
+            case physical.OuterHashJoin():
+                return self.outer_join(node, wanted)
+            case _:
+                inputs = tuple(self.edge(source, "intervals", takes_changes=False) for source in sources(node))
+                return with_sources(node, inputs)
+
+    def join(self, node: physical.HashJoin, wanted: StreamForm) -> Node:
+        # All pairs of an instant end with it, however long the other element lasts.
+        ends_are_known = any(map(self.is_instants, sources(node)))
+        inputs_wanted: StreamForm = "changes" if ends_are_known else wanted
+        left, right = (self.edge(side, inputs_wanted, takes_changes=True) for side in sources(node))
+        forms = (form_of(left), form_of(right))
+        form: StreamForm = "changes" if "changes" in forms and not ends_are_known else "intervals"
+        return replace(node, left=left, right=right, input_forms=forms, form=form)
+
+    def outer_join(self, node: physical.OuterHashJoin, wanted: StreamForm) -> Node:
+        ends_are_known = self.is_instants(node)
+        takes_changes = ends_are_known or wanted == "changes"
+        left, right = (self.edge(side, "changes", takes_changes=takes_changes) for side in sources(node))
+        forms = (form_of(left), form_of(right))
+        if forms == physical.BOTH_INTERVALS:
+            return replace(node, left=left, right=right, form=wanted)
+        form: StreamForm = "intervals" if ends_are_known else "changes"
+        return replace(node, left=left, right=right, form=form, input_forms=forms)
+
+    def is_instants(self, node: Node) -> bool:
+        """True if every element is valid for one instant: it ends before the watermark, or with it."""
+        match node:
+            case physical.Input(name):
+                return name.removeprefix("source:") not in self.interval_streams
+            case physical.ChangeStream() | physical.InsertStream():
+                return True
+            case physical.HashJoin():
+                return any(map(self.is_instants, sources(node)))
+            case physical.OuterHashJoin(kind):
+                sides = sources(node) if kind == "full" else (node.left,)
+                return all(map(self.is_instants, sides))
+            case physical.IncrementalAggregate(keys):
+                return bool(keys) and self.is_instants(node.source)
+            case physical.TimeWindow() | physical.CountWindow() | physical.SessionWindow() | physical.AlignTime():
+                return False
+            case physical.FoldChanges():
+                return False
+            case _:
+                return all(map(self.is_instants, sources(node)))
+
+
+def _may_have_state(node: Node) -> bool:
+    """False in the fragments that read the sources, which have none."""
+    return isinstance(node, physical.Exchange) or any(map(_may_have_state, sources(node)))

@@ -1,0 +1,188 @@
+"""The symmetric join where a side, or both, has the form of changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import numpy as np
+import polars as pl
+
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
+from strandline.core.types import Schema
+from strandline.logical.expressions import ColumnRef, Expression
+from strandline.planner.physical.plan import SideStructures, StreamForm
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
+from strandline.runtime.kernels.changes import begun_and_ended
+from strandline.runtime.kernels.hashing import Hashes
+from strandline.runtime.kernels.intervals import intersect
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
+from strandline.runtime.state.cancelling_log import CancellingLog, is_among, signed
+from strandline.runtime.state.segments import HASH, HashedLog, Segment, SortedLog, column
+
+# What is held against what: rows of the slice against each other or against the state, elements that end in the slice
+# against the state, or the state against the state.
+Encounter: TypeAlias = Literal["new", "stored", "due", "open"]
+
+
+class ChangesHashJoinOperator(HashJoinOperator):
+    """Symmetric hash join of elements whose end may be unknown, of one side or both.
+
+    Law    snapshot(out, t) = snapshot(left, t) ⋈ snapshot(right, t)
+    State  for each side the elements that a later one of the other side can still meet, found by key; those that have
+           ended are cancelled
+           due     of a side, if the other one has the form of changes: the elements whose end is known, by their end
+    Emits  a pair when the later of the two comes: with its end if that is known, else without; and again with its end
+           when one of the two ends
+
+        left     a [==…          …==)
+        right    b   [==…
+        (a,b)        [==…        [======)
+
+    A pair changes where one of its two elements begins or ends: of a side in the form of changes that comes with the
+    slice, of the other it is found by its end. If each element of a side ends before the watermark (rows without a
+    window), all ends are known: this is the look-up join, and nothing of that side is kept.
+    """
+
+    def __init__(
+        self,
+        left_keys: Sequence[ColumnRef],
+        right_keys: Sequence[ColumnRef],
+        condition: Expression | None,
+        left: Schema,
+        right: Schema,
+        forms: tuple[StreamForm, StreamForm],
+        structures: SideStructures = ("fifo", "fifo"),
+    ) -> None:
+        self.forms = forms
+        super().__init__(left_keys, right_keys, condition, left, right, structures)
+        self.watermark: Instant = BEFORE_ALL
+        self.due = (SortedLog(UNTIL), SortedLog(UNTIL))
+        self.logs = {**self.logs, "left due": self.due[0], "right due": self.due[1]}
+        self.slice = _Slice(BEFORE_ALL, BEFORE_ALL)
+
+    def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
+        columns = ([column.id for column in side] for side in (left, right))
+        kinds = zip(columns, self.forms, structures, strict=True)
+        logs = [CancellingLog(ids) if form == "changes" else HashedLog(kind) for ids, form, kind in kinds]
+        return logs[0], logs[1]
+
+    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        before, until = self.watermark, max(watermark.time, self.watermark)
+        self.watermark, self.slice = until, _Slice(before, until)
+        sides = [self._arrived(side, batch) for side, batch in enumerate(inputs)]
+        news = [Segment.of(side.rows) for side in sides]
+        pairs = self._encounters("new", news[0], [news[1]], mine_is_left=True)
+        for side, other in ((0, 1), (1, 0)):
+            pairs += self._meet_state("stored", news[side], other, sides[other].ended)
+            if self.forms[other] == "changes":
+                # The end is before the watermark or at it; what never ends is not there.
+                expired = self.due[side].take_before(min(until + 1, FOREVER))
+                if expired:
+                    mine = Segment.of(by_hash(with_hashes(pl.concat(expired, rechunk=True), self.keys[side])))
+                    pairs += self._meet_state("due", mine, other, sides[other].ended)
+        for side in (0, 1):
+            self._keep(side, sides[side], until)
+        if watermark.announces:
+            pairs += self._open_pairs()
+        if not pairs:
+            return Batch.empty(self.output)
+        return Batch(pl.concat(pairs, rechunk=True))
+
+    def _arrived(self, side: int, batch: Batch) -> _Arrived:
+        frame = batch.frame
+        if self.forms[side] == "intervals":
+            return _Arrived(by_hash(with_hashes(frame, self.keys[side])), None)
+        begun, ended = (with_hashes(part, self.keys[side]) for part in begun_and_ended(frame, self.slice.before))
+        if not ended.height:
+            return _Arrived(by_hash(begun), None)
+        cancels = by_hash(signed(ended, -1))
+        return _Arrived(by_hash(pl.concat([begun, ended])), Segment.of(cancels, cancels=cancels.height))
+
+    def _keep(self, side: int, arrived: _Arrived, until: Instant) -> None:
+        """Store the elements that begin, and cancel those that have ended."""
+        frame, log = arrived.rows, self.sides[side]
+        start, end = times(frame, FROM), times(frame, UNTIL)
+        is_kept = (start >= self.slice.before) & (end > until)
+        kept = frame if is_kept.all() else frame.filter(pl.Series(is_kept))
+        if self.forms[1 - side] == "changes":
+            ends = times(kept, UNTIL)
+            self.due[side].append(kept.drop(HASH).filter(pl.Series(ends < OPEN)))
+        if isinstance(log, CancellingLog):
+            kept = signed(kept, 1)
+            if arrived.ended is not None:
+                kept = by_hash(pl.concat([kept, arrived.ended.frame.select(kept.columns)]))
+        log.expire(until)
+        log.append(kept.drop(HASH), kept.get_column(HASH).to_numpy(), until)
+
+    def _meet_state(self, kind: Encounter, mine: Segment, other: int, ended: Segment | None) -> list[pl.DataFrame]:
+        """The pairs of some elements with those that a side has in its state."""
+        log = self.sides[other]
+        if not mine.rows or not log.segments:
+            return []
+        self.slice.dead = {}
+        if isinstance(log, CancellingLog):
+            hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
+            rows = log.cancelled(hashes, ended)
+            self.slice.dead = {id(s): dead for s, dead in zip(log.segments, rows, strict=True) if len(dead)}
+        return self._encounters(kind, mine, log.segments, mine_is_left=other == 1)
+
+    def _open_pairs(self) -> list[pl.DataFrame]:
+        """All pairs that were sent without an end and have none yet."""
+        log = self.sides[0]
+        if isinstance(log, CancellingLog):
+            frame = log.all()
+        else:
+            frame = pl.concat([s.frame for s in log.segments], rechunk=True) if log.segments else None
+        if frame is None:
+            return []
+        return self._meet_state("open", Segment.of(by_hash(frame)), 1, None)
+
+    def _encounters(
+        self, kind: Encounter, mine: Segment, others: Sequence[Segment], *, mine_is_left: bool
+    ) -> list[pl.DataFrame]:
+        self.slice.kind = kind
+        found: Iterator[pl.DataFrame] = self._meet(mine, others, mine_is_left)
+        return list(found)
+
+    def _valid_together(
+        self, mine: Segment, rows: Index, other: Segment, other_rows: Index
+    ) -> tuple[Times, Times, Index, Index]:
+        here = self.slice
+        my_end, other_end = column(mine, UNTIL)[rows], column(other, UNTIL)[other_rows]
+        start, end, meet = intersect(column(mine, FROM)[rows], my_end, column(other, FROM)[other_rows], other_end)
+        is_open = (end > here.until) & ((my_end == OPEN) | (other_end == OPEN))
+        match here.kind:
+            case "new":
+                pass  # of two elements that began earlier, both have ended in this slice: so does the pair
+            case "stored":  # a pair of elements that began earlier has ended with the first of them
+                meet &= (start >= here.before) | (other_end > here.before)
+            case "due":
+                meet &= other_end == OPEN
+            case "open":
+                meet &= is_open & (start < here.before)
+        if here.kind != "new" and id(other) in here.dead:
+            meet &= ~is_among(other_rows, here.dead[id(other)])
+        end = np.where(is_open, OPEN, end)
+        return (start, end, rows, other_rows) if meet.all() else (start[meet], end[meet], rows[meet], other_rows[meet])
+
+
+@dataclass(slots=True)
+class _Slice:
+    """What the pairs of an encounter depend on: where the slice begins and ends, and the rows of each segment of the
+    state that do not count."""
+
+    before: Instant
+    until: Instant
+    kind: Encounter = "new"
+    dead: dict[int, Index] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """The elements of a side that begin or end in the slice, by hash; and the rows that cancel those that end."""
+
+    rows: pl.DataFrame
+    ended: Segment | None

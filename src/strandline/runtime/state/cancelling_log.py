@@ -1,0 +1,185 @@
+"""Elements that are found by hash, and may be taken out again before an end of them was known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from strandline.core.temporal import OPEN, Instant
+from strandline.planner.compaction import merge_window_of_versions
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, times
+from strandline.runtime.kernels.changes import rank_in_group
+from strandline.runtime.kernels.grouping import group_codes, group_order, pair_codes
+from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
+from strandline.runtime.kernels.probing import matches
+from strandline.runtime.state.segments import (
+    HASH,
+    PAIRS_AT_ONCE,
+    HashedLog,
+    Segment,
+    column,
+    hash_table,
+    hashed_segment,
+    largest_windows,
+    pick,
+    probe_segment,
+)
+
+SIGN = "@sign"
+
+
+class CancellingLog(HashedLog):
+    """A hashed log of elements whose end may be unknown. One that has ended is taken out by appending a row that
+    cancels it: the element with the sign -1. So a batch writes what changes.
+
+    Law  of the rows without an end that are equal but for the sign, as many count as there are more positive ones
+
+    Rows that cancel each other leave when their segments are merged; when most rows are such, all segments are.
+    """
+
+    def __init__(self, payload: Sequence[str]) -> None:
+        super().__init__()
+        self.identity = [*payload, FROM]
+
+    def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
+        """Add elements with their signs and hashes, sorted by hash. Those that end by `after` are dropped."""
+        cancels = int((signs(frame) < 0).sum())
+        self._add(frame, hashes, after, cancels=cancels, obsolete=2 * cancels, **facts)
+        while (window := merge_window_of_versions([s.rows for s in self.segments])) is not None:
+            self._merge(window, after)
+        if 2 * sum(s.facts["obsolete"] for s in self.segments) > sum(s.rows for s in self.segments):
+            for window in largest_windows([s.rows for s in self.segments]):
+                self._merge(window, after)
+            self.segments = [segment.with_facts(obsolete=0) for segment in self.segments]
+
+    def all(self, ended: Segment | None = None) -> pl.DataFrame | None:
+        """The elements that count, in any order; none if there is nothing. `ended` are rows that cancel and are not in
+        the log yet."""
+        if not self.segments:
+            return None
+        segments = self.segments if ended is None else [*self.segments, ended]
+        columns = self.segments[0].frame.columns
+        frame = pl.concat([segment.frame.select(columns) for segment in segments], rechunk=True)
+        return frame.filter(pl.Series(~self._cancelled_rows(frame)))
+
+    def of_keys(self, keys: pl.DataFrame, ended: Segment | None = None) -> Iterator[pl.DataFrame]:
+        """The elements that count of some different keys, whose hash is that of the log."""
+        hashes = hash_rows(keys, keys.columns)
+        order = np.argsort(hashes)
+        keys, hashes = gather(keys, order), hashes[order]
+        dead = {id(s): rows for s, rows in zip(self.segments, self.cancelled(hashes, ended), strict=True)}
+        for segment, _, rows in self.find(keys, hashes):
+            yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
+
+    def cancelled(self, hashes: Hashes, ended: Segment | None = None) -> list[Index]:
+        """For each segment, in order, its rows with one of these hashes, sorted, that do not count: those that cancel,
+        and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""
+        segments = self.segments if ended is None else [*self.segments, ended]
+        found = np.unique(
+            np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, hashes[_changes(hashes)])])
+        )
+        nothing = np.empty(0, np.int64)
+        if not len(found):
+            return [nothing] * len(self.segments)
+        rows = [_open_rows(segment, found) for segment in segments]
+        parts = [
+            pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN, HASH]) for s, r in zip(segments, rows, strict=True)
+        ]
+        dead = self._cancelled_rows(pl.concat(parts, rechunk=True))
+        masks = np.split(dead, np.cumsum([len(r) for r in rows])[:-1])
+        return [np.sort(r[mask]) for r, mask in zip(rows, masks, strict=True)][: len(self.segments)]
+
+    def _cancelled_rows(self, frame: pl.DataFrame) -> Mask:
+        """The rows that cancel each other."""
+        sign = signs(frame)
+        dead = np.zeros(frame.height, np.bool_)
+        if not (sign < 0).any():
+            return dead
+        hashes: Hashes = frame.get_column(HASH).to_numpy()
+        rows = np.flatnonzero((times(frame, UNTIL) == OPEN) & is_among(hashes, np.unique(hashes[sign < 0])))
+        codes, first = self._identities(gather(frame, rows))
+        positive = sign[rows] > 0
+        counts = [np.bincount(codes[side], minlength=len(first)) for side in (positive, ~positive)]
+        both = np.minimum(*counts)
+        for side in (positive, ~positive):
+            mine = np.flatnonzero(side)
+            order = mine[group_order(codes[mine])]
+            gone = rank_in_group(codes[order]) < both[codes[order]]
+            dead[rows[order[gone]]] = True
+        return dead
+
+    def _identities(self, frame: pl.DataFrame) -> tuple[Index, Index]:
+        """A code for each element, and the first row of each. Nearly always the hash of the key and the start tell
+        elements apart: then payloads are only compared."""
+        hashes = frame.get_column(HASH).to_numpy().view(np.int64)
+        codes, first = pair_codes(hashes, times(frame, FROM), np.ones(frame.height, np.bool_))
+        payload = pick(frame, self.identity)
+        if len(first) == frame.height or same_payloads(payload, gather(payload, first[codes])).all():
+            return codes, first
+        return group_codes(frame, self.identity)
+
+    def _merge(self, window: slice, after: Instant) -> None:
+        parts = self.segments[window]
+        frame = pl.concat([part.frame for part in parts], rechunk=True)
+        frame = frame.filter(pl.Series(~self._cancelled_rows(frame)) & (frame.get_column(UNTIL) > after))
+        dropped = sum(part.rows for part in parts) - frame.height
+        obsolete = max(0, sum(part.facts["obsolete"] for part in parts) - dropped)
+        order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
+        cancels = int((signs(frame) < 0).sum())
+        self.segments[window] = (
+            [hashed_segment(gather(frame, order), cancels=cancels, obsolete=obsolete)] if frame.height else []
+        )
+
+
+def signs(frame: pl.DataFrame) -> npt.NDArray[np.int8]:
+    values: npt.NDArray[np.int8] = frame.get_column(SIGN).to_numpy()
+    return values
+
+
+def signed(frame: pl.DataFrame, sign: int) -> pl.DataFrame:
+    """Elements with a sign; those that cancel others have no end, as these had none."""
+    frame = frame.with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
+    return frame if sign > 0 else frame.with_columns(pl.lit(OPEN, pl.Int64).alias(UNTIL))
+
+
+def _changes(values: Hashes) -> Mask:
+    """Which of some sorted values are not that before."""
+    changes = np.ones(len(values), np.bool_)
+    changes[1:] = values[1:] != values[:-1]
+    return changes
+
+
+def is_among(rows: Index | Hashes, some: Index | Hashes) -> Mask:
+    """Which numbers are among some others, which are sorted."""
+    if not len(some):
+        return np.zeros(len(rows), np.bool_)
+    places = np.minimum(np.searchsorted(some, rows), len(some) - 1)
+    found: Mask = some[places] == rows
+    return found
+
+
+def _hashes_of_cancels(segments: Sequence[Segment], hashes: Hashes) -> Iterator[Hashes]:
+    """The hashes, of those given, with rows that cancel others."""
+    for segment in segments:
+        if not segment.facts["cancels"]:
+            continue
+        table = segment.stored.derive("cancels", _cancel_table)
+        begin = 0
+        while begin < len(hashes):
+            rows, _, begin = matches(hashes, *table, begin, PAIRS_AT_ONCE)
+            yield hashes[rows]
+
+
+def _cancel_table(frame: pl.DataFrame) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint64]:
+    return hash_table(frame.get_column(HASH).to_numpy()[signs(frame) < 0])
+
+
+def _open_rows(segment: Segment, hashes: Hashes) -> Index:
+    """The rows of a segment with one of some different hashes and without an end."""
+    parts = [np.empty(0, np.int64), *(places for _, places in probe_segment(segment, hashes))]
+    rows: Index = np.concatenate(parts)
+    found: Index = rows[column(segment, UNTIL)[rows] == OPEN]
+    return found
