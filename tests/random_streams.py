@@ -32,7 +32,7 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
 
 def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
     """Batches of a few rows or none, of one row, of all rows, or with a cut between rows of one instant; in up to three
-    buckets, with the result in either form, coalesced or not, and the edges within the plan in forms of any choice."""
+    buckets, with the result in either form, the edges within the plan in forms of any choice, coalesced or not."""
     kind = dice.choice(("few", "few", "one", "all", "tie"))
     sizes = (tuple(dice.randint(0, 4) for _ in range(dice.randint(0, 5))) for _ in streams)
     if kind == "one":
@@ -41,8 +41,8 @@ def cut(dice: Random, streams: Sequence[Arrivals]) -> Cuts:
         sizes = (() for _ in streams)
     elif kind == "tie":
         sizes = (_up_to_ties(stream) for stream in streams)
-    form, coalesces = dice.choice(get_args(StreamForm)), dice.random() < 0.5
-    return Cuts(tuple(sizes), dice.randint(1, 3), form, coalesces, dice.randint(0, 50))
+    form = dice.choice(get_args(StreamForm))
+    return Cuts(tuple(sizes), dice.randint(1, 3), form, dice.random() < 0.5, dice.randint(0, 50))
 
 
 def _up_to_ties(stream: Arrivals) -> tuple[int, ...]:

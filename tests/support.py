@@ -467,8 +467,8 @@ def form_strategy(number: int) -> FormStrategy:
 def cuts(streams: int) -> st.SearchStrategy[Cuts]:
     sizes = st.lists(st.integers(0, 4), max_size=5).map(tuple)
     forms = st.sampled_from(get_args(StreamForm))
-    sized = st.tuples(*(sizes for _ in range(streams)))
-    return st.builds(Cuts, sized, st.integers(1, 3), forms, st.booleans(), st.integers(0, 50))
+    every = st.tuples(*(sizes for _ in range(streams)))
+    return st.builds(Cuts, every, st.integers(1, 3), forms, st.booleans(), st.integers(0, 50))
 
 
 @dataclass

@@ -22,8 +22,9 @@ from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNI
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import Catalog
 from strandline.planner.estimate import Estimate, estimate
+from strandline.planner.physical.forms import has_open_elements
 from strandline.planner.physical.graph import build_operator_graph
-from strandline.planner.physical.plan import Pipeline, has_open_elements, has_whole_elements
+from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.bad_input import check_input

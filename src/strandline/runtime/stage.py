@@ -80,11 +80,11 @@ def operator_for(node: Node) -> Operator:
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
                 return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
-            return ChangesOuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, forms)
+            keys = left_keys, right_keys
+            return ChangesOuterHashJoinOperator(kind, *keys, condition, *schemas, mark, forms, structures)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces, input_form):
-            return IncrementalAggregateOperator(
-                keys, aggregates, physical.schema(source), form, panes, coalesces, input_form
-            )
+            how = form, panes, coalesces, input_form
+            return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), *how)
         case physical.Distinct(source, form):
             operator = DistinctOperator if form == "intervals" else CountingDistinctOperator
             return operator(physical.schema(source))

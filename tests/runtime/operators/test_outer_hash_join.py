@@ -57,7 +57,7 @@ def matched(
 
     def make() -> Operator:
         if "changes" in forms:
-            return ChangesOuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, forms)
+            return ChangesOuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, forms, structures)
         return OuterHashJoinOperator(kind, l_keys, r_keys, condition, left, right, mark, slicing.form, structures)
 
     return drive(make, [(left, lefts), (right, rights)], slicing)

@@ -6,12 +6,13 @@ ends are all known. So the only edges that need a converter are those where chan
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from strandline.planner.physical import plan as physical
-from strandline.planner.physical.plan import Node, StreamForm, form_of, is_cut, schema, sources, with_sources
+from strandline.planner.physical.plan import Node, Pipeline, StreamForm, schema, sources, with_sources
 
 # Given the producer and the form that the rule has chosen, the form that it shall have.
 EdgeChoice: TypeAlias = Callable[[Node, StreamForm], StreamForm]
@@ -42,7 +43,59 @@ def assign_forms(
         return forms.edge(root, "intervals", takes_changes=False)
     node = forms.edge(root, "changes", takes_changes=True)
     # What is cut all the same is put together again at the end.
-    return physical.Coalesce(forms.edge(root, "intervals", takes_changes=False), "changes") if is_cut(node) else node
+    if not is_cut(node):
+        return node
+    return physical.Coalesce(forms.edge(root, "intervals", takes_changes=False), "changes")
+
+
+def has_open_elements(pipeline: Pipeline, query: str) -> bool:
+    """True if elements of a query's result may come before their end is known."""
+    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
+    feeders = {
+        fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, physical.ExchangeTo)
+    }
+    results = [fragment.root for fragment in mine if isinstance(fragment.route, physical.ResultOf)]
+    return any(form_of(root, feeders) == "changes" for root in results)
+
+
+def is_cut(node: Node) -> bool:
+    """True if elements of the output may be cut at the watermark, and go on in the next slice."""
+    match node:
+        case physical.TopK() | physical.Rank() | physical.SessionWindow() | physical.AsIntervals():
+            return True
+        case (
+            physical.IncrementalAggregate() | physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges()
+        ) if node.form == "intervals":
+            return True
+        case physical.Coalesce(_, "changes") | physical.Input() | physical.ChangeStream() | physical.InsertStream():
+            return False
+        case _:
+            return any(is_cut(source) for source in sources(node))
+
+
+def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> StreamForm:
+    """The form of the output of an operator. `feeders` are the roots of the fragments that send to its ports; a port
+    without one has intervals."""
+    match node:
+        case (
+            physical.IncrementalAggregate()
+            | physical.CountWindow()
+            | physical.HashJoin()
+            | physical.OuterHashJoin()
+            | physical.Distinct()
+        ):
+            return node.form
+        case physical.Coalesce() | physical.FoldChanges():
+            return node.form
+        case physical.AsChanges():
+            return "changes"
+        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
+            has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
+            return "changes" if has_changes else "intervals"
+        case physical.Input(name) if name in feeders:
+            return form_of(feeders[name], feeders)
+        case _:
+            return "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +128,11 @@ class _Forms:
                 form = "intervals" if any(call.user for _, call in aggregates) else wanted
                 source = self.edge(node.source, "changes", takes_changes=True)
                 by_panes = node.panes and form_of(source) == "intervals"
-                return replace(node, form=form, source=source, panes=by_panes, input_form=form_of(source))
+                # Few changes concern a MIN or MAX: where rows are sent for what changes, neighbours are often equal.
+                extremes = bool(aggregates) and all(call.function in ("min", "max") for _, call in aggregates)
+                coalesces = node.coalesces or (form == "changes" and form_of(source) == "changes" and extremes)
+                node = replace(node, source=source, panes=by_panes, coalesces=coalesces)
+                return replace(node, form=form, input_form=form_of(source))
             case physical.Distinct():
                 takes_changes = wanted == "changes" and bool(schema(node))
                 source = self.edge(node.source, wanted, takes_changes=takes_changes)

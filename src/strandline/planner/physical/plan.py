@@ -7,9 +7,7 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
@@ -400,46 +398,6 @@ def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     """True if no element of a query's result is emitted in several intervals, whatever the batches."""
     roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
-
-
-def has_open_elements(pipeline: Pipeline, query: str) -> bool:
-    """True if elements of a query's result may come before their end is known."""
-    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
-    feeders = {fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, ExchangeTo)}
-    results = [fragment.root for fragment in mine if isinstance(fragment.route, ResultOf)]
-    return any(form_of(root, feeders) == "changes" for root in results)
-
-
-def is_cut(node: Node) -> bool:
-    """True if elements of the output may be cut at the watermark, and go on in the next slice."""
-    match node:
-        case TopK() | Rank() | SessionWindow() | AsIntervals():
-            return True
-        case IncrementalAggregate() | CountWindow() | OuterHashJoin() | FoldChanges() if node.form == "intervals":
-            return True
-        case Coalesce(_, "changes") | Input() | ChangeStream() | InsertStream():
-            return False
-        case _:
-            return any(is_cut(source) for source in sources(node))
-
-
-def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> StreamForm:
-    """The form of the output of an operator. `feeders` are the roots of the fragments that send to its ports; a port
-    without one has intervals."""
-    match node:
-        case IncrementalAggregate() | CountWindow() | HashJoin() | OuterHashJoin() | Distinct():
-            return node.form
-        case Coalesce() | FoldChanges():
-            return node.form
-        case AsChanges():
-            return "changes"
-        case Filter() | Project() | Repeat() | UnionAll() | Exchange():
-            has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
-            return "changes" if has_changes else "intervals"
-        case Input(name) if name in feeders:
-            return form_of(feeders[name], feeders)
-        case _:
-            return "intervals"
 
 
 def numbered(root: Node) -> list[Node]:

@@ -242,7 +242,7 @@ class IncrementalAggregateOperator(Operator):
             columns = [*payload.get_columns(), *columns]
         frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
         batch = Batch(frame.select(list(frame_schema(self.output))))
-        return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # the others were sent
+        return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # what stays open was sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
         """The change of each total by elements, or by sums of elements; a number of values only where it is not that of

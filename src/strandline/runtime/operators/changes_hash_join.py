@@ -12,7 +12,7 @@ import polars as pl
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.planner.physical.plan import SideStructures, StreamForm
+from strandline.planner.physical.plan import InputForms, SideStructures
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.hashing import Hashes
@@ -53,7 +53,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
         condition: Expression | None,
         left: Schema,
         right: Schema,
-        forms: tuple[StreamForm, StreamForm],
+        forms: InputForms,
         structures: SideStructures = ("fifo", "fifo"),
     ) -> None:
         self.forms = forms
@@ -64,9 +64,10 @@ class ChangesHashJoinOperator(HashJoinOperator):
         self.slice = _Slice(BEFORE_ALL, BEFORE_ALL)
 
     def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
-        columns = ([column.id for column in side] for side in (left, right))
-        kinds = zip(columns, self.forms, structures, strict=True)
-        logs = [CancellingLog(ids) if form == "changes" else HashedLog(kind) for ids, form, kind in kinds]
+        logs = [
+            CancellingLog([column.id for column in side]) if form == "changes" else HashedLog(structure)
+            for side, form, structure in zip((left, right), self.forms, structures, strict=True)
+        ]
         return logs[0], logs[1]
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:

@@ -10,7 +10,7 @@ import polars as pl
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.expressions import ColumnRef, Expression
-from strandline.planner.physical.plan import InputForms, MatchKind, StreamForm
+from strandline.planner.physical.plan import InputForms, MatchKind, SideStructures, StreamForm
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Times, frame_schema, gather, times
 from strandline.runtime.kernels.changes import begun_and_ended, rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order
@@ -49,11 +49,12 @@ class ChangesOuterHashJoinOperator(Operator):
         right: Schema,
         mark: Column | None,
         forms: InputForms,
+        structures: SideStructures = ("fifo", "fifo"),
     ) -> None:
         self.kind, self.mark = kind, mark
         self.watermark: Instant = BEFORE_ALL
         sides = (*left, Column(LEFT, LEFT, BIGINT)), (*right, Column(RIGHT, RIGHT, BIGINT))
-        self.join = ChangesHashJoinOperator(left_keys, right_keys, condition, *sides, forms)
+        self.join = ChangesHashJoinOperator(left_keys, right_keys, condition, *sides, forms, structures)
         self.left_columns = [column.id for column in left]
         self.numbering = {
             name: ElementNumbers(schema, name, form)
