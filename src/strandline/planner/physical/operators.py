@@ -10,6 +10,7 @@ from strandline.core.temporal import SECOND, show_duration
 from strandline.logical import explain
 from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
+from strandline.planner.compaction import StateStructure
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical import update_pattern
@@ -140,6 +141,7 @@ def show_state(node: Node) -> str:
 
     queue   by start or by end: what is due is taken from the front
     hash    by key, in segments that are dropped when all of their elements have ended
+    calendar   the same where elements end in any order: segments are also written again without those that have ended
     keyed   by key; the rows of a key are replaced by newer ones
     panes   sums of the elements of a group that end together, by their end
     held    all rows are written again in every batch
@@ -148,14 +150,16 @@ def show_state(node: Node) -> str:
     match node:
         case physical.Reorder() | physical.TopK() | physical.Rank() | physical.ChangeStream() | physical.Split():
             return "queue"
-        case physical.HashJoin() | physical.FirstOccurrence():
+        case physical.HashJoin(structures=structures):
+            return _show_sides(structures)
+        case physical.FirstOccurrence():
             return "hash"
-        case physical.OuterHashJoin("semi"):
-            return "hash + keyed + queue"
-        case physical.OuterHashJoin("mark") if replaced == "held":
-            return "hash + held + keyed + queue"
-        case physical.OuterHashJoin():
-            return f"hash + {replaced} + queue"
+        case physical.OuterHashJoin("semi", structures=structures):
+            return f"{_show_sides(structures)} + keyed + queue"
+        case physical.OuterHashJoin("mark", structures=structures) if replaced == "held":
+            return f"{_show_sides((*structures, 'calendar'))} + held + keyed + queue"
+        case physical.OuterHashJoin(structures=structures):  # the matches of an element end in any order
+            return f"{_show_sides((*structures, 'calendar'))} + {replaced} + queue"
         case physical.Distinct():
             return "keyed + queue"
         case physical.IncrementalAggregate():
@@ -170,6 +174,11 @@ def show_state(node: Node) -> str:
             return "held"
         case _:
             return ""
+
+
+def _show_sides(structures: Sequence[StateStructure]) -> str:
+    """Of the sides of a join; both names where they differ."""
+    return " + ".join(dict.fromkeys("hash" if structure == "fifo" else "calendar" for structure in structures))
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:
