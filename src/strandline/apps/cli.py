@@ -388,7 +388,7 @@ def calibrate(
 
 @app.command()
 def papers(
-    name: Annotated[str, typer.Argument(help="ayad-naughton or golab-ozsu.")],
+    name: Annotated[str, typer.Argument(help="ayad-naughton, golab-ozsu or kraemer-pna.")],
     queries: Annotated[int, typer.Option(min=1, help="Number of random queries of ayad-naughton.")] = 1000,
     scale: Annotated[
         float | None, typer.Option(min=0.0, help="Part of the data of the others; 1 is all of it.", show_default=False)
