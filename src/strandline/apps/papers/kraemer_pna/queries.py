@@ -71,8 +71,8 @@ def window_content(auctions: Auctions, length: int) -> WindowContent:
 
 @dataclass(frozen=True, slots=True)
 class FirstResult:
-    """Seconds from the first element to the first result of a count window: when its end is known, as in the thesis, and
-    in the engine."""
+    """Seconds from the first element to the first result of a count window: when its end is known, as in the thesis,
+    and in the engine."""
 
     rows: int
     end_known: float
