@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL
 
 TIME: Final = "ts"
+Values: TypeAlias = pl.Series | npt.NDArray[np.generic] | list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Recorded:
         return self.rows[FROM].to_numpy() - START
 
     @classmethod
-    def make(cls, name: str, columns: Mapping[str, Type], rows: Mapping[str, object], instants: object) -> Recorded:
+    def make(cls, name: str, columns: Mapping[str, Type], rows: Mapping[str, Values], instants: Values) -> Recorded:
         """Instants are microseconds after the start."""
         frame = pl.DataFrame(dict(rows)).with_columns(pl.Series(FROM, instants, dtype=pl.Int64) + START)
         return cls(name, columns, frame.with_columns(pl.col(FROM).cast(pl.Datetime("us")).alias(TIME)))

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from strandline.apps.papers.engine_runs import EngineFigures
 from strandline.apps.papers.figure import Figure, FigureLine
+from strandline.apps.papers.golab_ozsu.engine import NAMES
 from strandline.apps.papers.golab_ozsu.queries import Facts, Strategies
 from strandline.apps.papers.output import Statement
 
 Counts = Mapping[str, Mapping[int, Strategies]]
+EngineRuns = dict[str, dict[tuple[int, int], dict[str, EngineFigures]]]  # by query, window and batch, strategy
 
 
 def of_trace(facts: Facts) -> list[Statement]:
@@ -100,13 +103,13 @@ def of_figures(counts: Counts) -> list[Statement]:
     ]  # fmt: skip
 
 
-NUMBERS = {"Q1 ftp": 9, "Q1 telnet": 10, "Q2 sources": 11, "Q2 pairs": 12, "Q3": 15, "Q4": 16, "Q5": 17}
+FIGURE_NUMBERS = {"Q1 ftp": 9, "Q1 telnet": 10, "Q2 sources": 11, "Q2 pairs": 12, "Q3": 15, "Q4": 16, "Q5": 17}
 
 
 def figures_of(counts: Counts, label: str) -> dict[str, Figure]:
     """Touches of every query over the window, and what Q2 stores."""
     drawn = {}
-    for query, number in NUMBERS.items():
+    for query, number in FIGURE_NUMBERS.items():
         drawn[f"figure-{number}-{label}"] = _over_windows(
             f"Figure {number}: {query}", "touches per 1,000 tuples", counts[query], "per_1000"
         )
@@ -122,3 +125,52 @@ def _over_windows(title: str, up: str, measured: Mapping[int, Strategies], figur
     names = list(measured[windows[0]])
     lines = [FigureLine(name, [(w, getattr(measured[w][name], figure)) for w in windows]) for name in names]
     return Figure(title, "window, units of time", up, lines, logarithmic=True)
+
+
+def of_engine(measured: EngineRuns) -> list[Statement]:
+    """The same statements of the engine: it has one structure for every state, found by arrays, and only δ*."""
+    settings = list(measured["Q1 ftp"])
+    batch = settings[0][1]
+    last = max(setting for setting in settings if setting[1] == batch)
+
+    def ratio(query: str, slow: str, fast: str = "default", setting: tuple[int, int] = last) -> float | None:
+        found = measured[query][setting]
+        return found[slow].seconds / found[fast].seconds if slow in found else None
+
+    def compare(about: str, query: str, printed: str, slow: str, least: float) -> Statement:
+        value = ratio(query, slow)
+        computed = "not run" if value is None else f"{NAMES[slow]} {value:.1f} × UPA"
+        return Statement(about, printed, computed, None if value is None else value >= least)
+
+    saved = last[0] / measured["Q2 sources"][last]["default"].state
+    up, down = ratio("Q5, negation up", "changes"), measured["Q5, join up"][last]
+    order = down["default"].seconds / measured["Q5, negation up"][last]["default"].seconds
+    return [
+        compare("9: Q1 ftp", "Q1 ftp", "NT nearly 2 × UPA", "changes", 1.7),
+        compare("9: Q1 ftp", "Q1 ftp", "DIRECT nearly 2 × UPA", "intervals", 1.7),
+        compare("10: Q1 telnet", "Q1 telnet", "NT up to 10 × UPA", "changes", 5),
+        compare("11: Q2 sources", "Q2 sources", "NT 10 × UPA", "changes", 8),
+        compare("12: Q2 pairs", "Q2 pairs", "NT about 2 × UPA", "changes", 1.5),
+        Statement("13: Q2 sources, space", "up to 100 × less than the input", f"{saved:.0f} ×", saved >= 50),
+        compare("15: Q3", "Q3", "UPA worse for large windows", "changes", 1),
+        compare("16: Q4", "Q4", "UPA faster than NT", "changes", 1),
+        compare("17: Q5", "Q5, negation up", "UPA faster than NT", "changes", 1),
+        Statement("17: Q5", "join up better for small windows only", f"join up {order:.2f} × negation up",
+                  order > 1 and up is not None),
+    ]  # fmt: skip
+
+
+def engine_figures(measured: EngineRuns) -> dict[str, Figure]:
+    drawn = {}
+    for query, found in measured.items():
+        batch = next(iter(found))[1]
+        windows = [window for window, length in found if length == batch]
+        lines = [
+            FigureLine(NAMES[name], [(w, found[w, batch][name].ms_per_1000) for w in windows])
+            for name in found[windows[0], batch]
+        ]
+        stem = query.lower().replace(",", "").replace(" ", "-")
+        drawn[f"engine-{stem}"] = Figure(
+            f"{query} on the engine", "window, units of time", "ms per 1,000 tuples", lines
+        )
+    return drawn

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from strandline.apps.papers.engine_runs import Recorded
@@ -78,14 +79,12 @@ def generate_auctions(scale: float, seed: int = 1) -> Auctions:
     )
 
 
-def _burst_sizes(bids: int, draw: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _burst_sizes(bids: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:
     """Sizes of bursts with this sum."""
-    count = max(1, round(bids / MEAN_BURST), -(-bids // LARGEST_BURST))
+    count = -(-bids // MEAN_BURST)
     sizes = np.clip(1 + draw.poisson(MEAN_BURST - 1, count), 1, LARGEST_BURST)
     while (missing := bids - int(sizes.sum())) != 0:
         step = 1 if missing > 0 else -1
         fit = np.flatnonzero((sizes + step >= 1) & (sizes + step <= LARGEST_BURST))
-        if not len(fit):
-            return np.diff(np.linspace(0, bids, min(count, bids) + 1).astype(np.int64))
         sizes[draw.choice(fit, min(abs(missing), len(fit)), replace=False)] += step
     return sizes
