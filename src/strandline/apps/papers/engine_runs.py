@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.apps.bench.generated_streams import START, TimedRun, bind_over
+from strandline.apps.papers.output import Statement
 from strandline.core.temporal import OPEN, Instant
 from strandline.core.types import TIMESTAMP, Type
 from strandline.logical.catalog import BaseStream, ConnectorCall
@@ -25,6 +26,7 @@ from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL
 
 TIME: Final = "ts"
+TOLERATED: Final = 1.1  # times as long as the best
 Values: TypeAlias = pl.Series | npt.NDArray[np.generic] | list[str]
 
 
@@ -69,6 +71,17 @@ class EngineFigures:
     @property
     def ms_per_1000(self) -> float:
         return 1e6 * self.seconds / max(self.rows, 1)
+
+
+def compare_default(measured: Mapping[str, Mapping[str, EngineFigures]]) -> Statement:
+    """Whether the plans that users get are as fast as the better one of the two that have one form everywhere."""
+    ratios = {
+        name: found["default"].seconds / min(figures.seconds for figures in found.values())
+        for name, found in measured.items()
+    }
+    slower = [f"{name} {ratio:.1f} ×" for name, ratio in ratios.items() if ratio > TOLERATED]
+    computed = ", ".join(slower) or "no query is slower"
+    return Statement("the default", f"at most {TOLERATED} × the best form", computed, not slower)
 
 
 def run(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from strandline.apps.papers.engine_runs import EngineFigures
+from strandline.apps.papers.engine_runs import EngineFigures, compare_default
 from strandline.apps.papers.figure import Figure, FigureLine
 from strandline.apps.papers.golab_ozsu.engine import NAMES
 from strandline.apps.papers.golab_ozsu.queries import Facts, Strategies
@@ -157,6 +157,7 @@ def of_engine(measured: EngineRuns) -> list[Statement]:
         compare("17: Q5", "Q5, negation up", "UPA faster than NT", "changes", 1),
         Statement("17: Q5", "join up better for small windows only", f"join up {order:.2f} × negation up",
                   order > 1 and up is not None),
+        compare_default({query: found[last] for query, found in measured.items()}),
     ]  # fmt: skip
 
 

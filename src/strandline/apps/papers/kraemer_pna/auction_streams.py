@@ -34,6 +34,12 @@ class Auctions:
     closed_auction: Recorded
     people: int
 
+    def first(self, bids: int) -> Auctions:
+        """What comes before a bid of this number."""
+        end = int(self.bid.instants[min(bids, len(self.bid.instants)) - 1])
+        streams = [Recorded(made.name, made.columns, made.rows[: _before(made, end)]) for made in self.streams]
+        return Auctions(streams[0], streams[1], streams[2], self.people)
+
     @property
     def streams(self) -> tuple[Recorded, Recorded, Recorded]:
         return self.bid, self.open_auction, self.closed_auction
@@ -77,6 +83,10 @@ def generate_auctions(scale: float, seed: int = 1) -> Auctions:
         Recorded.make("closed_auction", {"item": BIGINT}, {"item": items[order]}, closed[order] * MILLISECOND),
         people,
     )
+
+
+def _before(made: Recorded, instant: int) -> int:
+    return int(np.searchsorted(made.instants, instant, "right"))
 
 
 def _burst_sizes(bids: int, draw: np.random.Generator) -> npt.NDArray[np.int64]:

@@ -16,6 +16,7 @@ from strandline.core.types import BIGINT
 
 BATCH_BIDS: Final = 1_000
 REPEAT: Final = 2  # the best counts
+BATCH_LENGTHS: Final = (100, 1_000, 10_000)  # bids
 
 _PRICES: Final = (
     "(SELECT item, price FROM bid WINDOW(RANGE 2 DAYS) "
