@@ -9,9 +9,9 @@ import polars as pl
 import pytest
 
 from strandline.apps.bench.generated_streams import START
-from strandline.apps.papers.engine_runs import STRATEGIES, Recorded, make_pipeline, run
+from strandline.apps.papers.engine_runs import STRATEGIES, RecordedStream, make_pipeline, run
 from strandline.apps.papers.golab_ozsu import engine as update_patterns
-from strandline.apps.papers.golab_ozsu.queries import Setting
+from strandline.apps.papers.golab_ozsu.queries import LinkWindows
 from strandline.apps.papers.golab_ozsu.results import Elements, distinct, join, negate
 from strandline.apps.papers.golab_ozsu.trace import Trace, generate
 from strandline.apps.papers.kraemer_pna import queries as signs
@@ -24,7 +24,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL
 WINDOW, UNITS = 60, 200
 
 
-def elements(query: str, streams: list[Recorded], strategy: str, cuts: list[int]) -> pl.DataFrame:
+def elements(query: str, streams: list[RecordedStream], strategy: str, cuts: list[int]) -> pl.DataFrame:
     """All elements of a result with their ends, in microseconds after the start."""
     frames: list[pl.DataFrame] = []
     run(query, streams, strategy, cuts, 0, frames.append)
@@ -69,7 +69,7 @@ def test_every_strategy_has_the_same_snapshots(name: str, batch: int) -> None:
 
 def test_the_model_holds_what_the_engine_returns() -> None:
     """At the end of every unit: joins, distinct values and the negation that counts."""
-    setting = Setting(small_trace(), WINDOW, links=2)
+    setting = LinkWindows(small_trace(), WINDOW, links=2)
     setting.units = UNITS
     setting.links = small_trace().links[:2]
     left, right = setting.link(0), setting.link(1)
@@ -111,6 +111,6 @@ def test_the_nested_loops_join_has_no_keys() -> None:
         assert [len(node.left_keys) for node in nodes if isinstance(node, physical.HashJoin)] == [keys]
 
 
-def test_a_count_window_answers_at_once() -> None:
+def test_a_count_window_has_a_result_at_once() -> None:
     first = signs.count_window_latency(100, list(STRATEGIES))
     assert first.end_known == 2.0 and set(first.engine.values()) == {0.0}

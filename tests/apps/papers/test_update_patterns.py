@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from strandline.apps.papers.golab_ozsu import statements
 from strandline.apps.papers.golab_ozsu.queries import QUERIES, facts, units_needed
 from strandline.apps.papers.golab_ozsu.results import Elements, distinct, join, negate
-from strandline.apps.papers.golab_ozsu.touches import BUCKETS, Measured
+from strandline.apps.papers.golab_ozsu.touches import SLOTS, MeasuredSpan
 from strandline.apps.papers.golab_ozsu.trace import LINKS, generate, read
 
 RECORDED = Path(__file__).parents[3] / "examples" / "network" / "connections.parquet"
@@ -70,12 +70,12 @@ def test_touches_of_a_join_by_hand() -> None:
     """Keys 1, 1 on the left at 0 and 2, key 1 on the right at 1; windows of 10, everything is counted."""
     left = Elements(np.array([1, 1]), np.array([0, 2]), np.array([10, 12]))
     right = Elements(np.array([1]), np.array([1]), np.array([11]))
-    counted = Measured(0, 100, 10)
+    counted = MeasuredSpan(0, 100, 10)
     view = join(left, right)
     assert view.start.tolist() == [1, 2] and view.end.tolist() == [10, 11]
     # Three inserts, which read 0, 1 and 1 tuples of the other side, and three ends.
     assert counted.join_lists(left, right) == 3 + 2 + 3
-    # Negative tuples read 1, 1 and 0 others, and find their own in buckets of 2, 1 and 1.
+    # Negative tuples read 1, 1 and 0 others, and find their own in slots of 2, 1 and 1.
     assert counted.join_negative(left, right) == 3 + 2 + 2 + (1.5 + 1 + 1)
     updates = np.array([0, 1, 2])
     assert counted.view_in_list(view, updates) == 2 + (0 + 0 + 1)
@@ -84,9 +84,9 @@ def test_touches_of_a_join_by_hand() -> None:
     assert counted.view_in_hash(view) == 2 + (1.5 + 1)
 
 
-def test_a_bucket_is_one_of_ten() -> None:
-    rows = Elements(np.arange(BUCKETS * 4), np.zeros(BUCKETS * 4, np.int64), np.full(BUCKETS * 4, 10))
-    assert Measured(0, 100, 10).search_hash(rows, rows.where(rows.key == 3)) == (4 + 1) / 2
+def test_a_slot_is_one_of_ten() -> None:
+    rows = Elements(np.arange(SLOTS * 4), np.zeros(SLOTS * 4, np.int64), np.full(SLOTS * 4, 10))
+    assert MeasuredSpan(0, 100, 10).search_hash(rows, rows.where(rows.key == 3)) == (4 + 1) / 2
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.apps.bench.generated_streams import START, TimedRun, bind_over
-from strandline.apps.papers.output import Statement
+from strandline.apps.papers.output import PrintedStatement
 from strandline.core.temporal import OPEN, Instant
 from strandline.core.types import TIMESTAMP, Type
 from strandline.logical.catalog import BaseStream, ConnectorCall
@@ -27,11 +27,11 @@ from strandline.runtime.kernels.batch import FROM, UNTIL
 
 TIME: Final = "ts"
 TOLERATED: Final = 1.1  # times as long as the best
-Values: TypeAlias = pl.Series | npt.NDArray[np.generic] | list[str]
+ColumnValues: TypeAlias = pl.Series | npt.NDArray[np.generic] | list[str]
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedStream:
     """A stream that lies in memory, in order of time; its rows have the columns, and `@from` in microseconds."""
 
     name: str
@@ -48,7 +48,9 @@ class Recorded:
         return self.rows[FROM].to_numpy() - START
 
     @classmethod
-    def make(cls, name: str, columns: Mapping[str, Type], rows: Mapping[str, Values], instants: Values) -> Recorded:
+    def make(
+        cls, name: str, columns: Mapping[str, Type], rows: Mapping[str, ColumnValues], instants: ColumnValues
+    ) -> RecordedStream:
         """Instants are microseconds after the start."""
         frame = pl.DataFrame(dict(rows)).with_columns(pl.Series(FROM, instants, dtype=pl.Int64) + START)
         return cls(name, columns, frame.with_columns(pl.col(FROM).cast(pl.Datetime("us")).alias(TIME)))
@@ -73,7 +75,7 @@ class EngineFigures:
         return 1e6 * self.seconds / max(self.rows, 1)
 
 
-def compare_default(measured: Mapping[str, Mapping[str, EngineFigures]]) -> Statement:
+def compare_default(measured: Mapping[str, Mapping[str, EngineFigures]]) -> PrintedStatement:
     """Whether the plans that users get are as fast as the better one of the two that have one form everywhere."""
     ratios = {
         name: found["default"].seconds / min(figures.seconds for figures in found.values())
@@ -81,12 +83,12 @@ def compare_default(measured: Mapping[str, Mapping[str, EngineFigures]]) -> Stat
     }
     slower = [f"{name} {ratio:.1f} ×" for name, ratio in ratios.items() if ratio > TOLERATED]
     computed = ", ".join(slower) or "no query is slower"
-    return Statement("the default", f"at most {TOLERATED} × the best form", computed, not slower)
+    return PrintedStatement("the default", f"at most {TOLERATED} × the best form", computed, not slower)
 
 
 def run(
     query: str,
-    streams: Sequence[Recorded],
+    streams: Sequence[RecordedStream],
     strategy: str,
     cuts: Sequence[Instant],
     count_from: Instant,
@@ -119,7 +121,7 @@ def run(
     return EngineFigures(seconds, counted, passed, results, state, validity, tuple(progress))
 
 
-def make_pipeline(query: str, streams: Sequence[Recorded], strategy: str) -> Pipeline:
+def make_pipeline(query: str, streams: Sequence[RecordedStream], strategy: str) -> Pipeline:
     declared = [made.stream for made in streams]
     plan = optimize(bind_over(query, declared))
     return lower("q", plan, declared, shards=1, form=STRATEGIES[strategy])

@@ -22,7 +22,7 @@ class PaperOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class PrintedStatement:
     """What a paper says in words, what was computed, and whether it follows; None where it is only set beside it."""
 
     about: str
@@ -31,7 +31,7 @@ class Statement:
     follows: bool | None
 
 
-def print_statements(console: Console, title: str, statements: Sequence[Statement]) -> None:
+def print_statements(console: Console, title: str, statements: Sequence[PrintedStatement]) -> None:
     words = {True: "yes", False: "no", None: ""}
     rows = [(s.about, s.printed, s.computed, words[s.follows]) for s in statements]
     heads = ("about", "printed", "computed", "follows")

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from strandline.apps.papers.engine_runs import EngineFigures, Recorded, run
+from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, run
 from strandline.apps.papers.golab_ozsu.trace import Link, Trace
 from strandline.core.temporal import SECOND
 from strandline.core.types import BIGINT, VARCHAR
@@ -54,7 +54,7 @@ def measure(trace: Trace, query: str, window: int, strategy: str, batch: int, ba
     return min(runs, key=lambda figures: figures.seconds)
 
 
-def _stream(name: str, link: Link) -> Recorded:
+def _stream(name: str, link: Link) -> RecordedStream:
     columns = {"source": BIGINT, "destination": BIGINT, "protocol": VARCHAR}
     rows = {"source": link.source, "destination": link.destination, "protocol": link.protocol.tolist()}
-    return Recorded.make(name, columns, rows, np.arange(len(link)) * SECOND)
+    return RecordedStream.make(name, columns, rows, np.arange(len(link)) * SECOND)

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from strandline.apps.papers.golab_ozsu.results import Elements, distinct, join, negate
-from strandline.apps.papers.golab_ozsu.touches import Measured
+from strandline.apps.papers.golab_ozsu.touches import MeasuredSpan
 from strandline.apps.papers.golab_ozsu.trace import Integers, Link, Trace
 
 WINDOWS: Final = (2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000)  # units
@@ -45,13 +45,13 @@ class Facts:
     premature: float  # share of the results of Q3 that end early
 
 
-class Setting:
+class LinkWindows:
     """Links of a trace over windows of one length. Links take turns: a tuple's number is its time."""
 
     def __init__(self, trace: Trace, window: int, links: int) -> None:
         self.units = units_needed(window)
         self.links, self.window = trace.first(self.units).links[:links], window * links
-        self.measured = Measured(self.window, self.units * links, self.window)
+        self.measured = MeasuredSpan(self.window, self.units * links, self.window)
 
     def link(self, number: int, key: Callable[[Link], Integers] = lambda link: link.source) -> Elements:
         start = np.arange(self.units, dtype=np.int64) * len(self.links) + number
@@ -71,7 +71,7 @@ def units_needed(window: int) -> int:
 
 def q1(trace: Trace, window: int, protocol: str) -> Strategies:
     """A join of two links on the source, of one protocol."""
-    setting = Setting(trace, window, links=2)
+    setting = LinkWindows(trace, window, links=2)
     counted, links = setting.measured, [setting.link(0), setting.link(1)]
     left, right = setting.protocol(0, protocol), setting.protocol(1, protocol)
     view, updates = join(left, right), np.concatenate((left.start, right.start))
@@ -93,7 +93,7 @@ def q1(trace: Trace, window: int, protocol: str) -> Strategies:
 
 def q2(trace: Trace, window: int, pairs: bool) -> Strategies:
     """The distinct sources of a link, or pairs of source and destination."""
-    setting = Setting(trace, window, links=1)
+    setting = LinkWindows(trace, window, links=1)
     counted = setting.measured
     rows = setting.link(0, lambda link: link.pair) if pairs else setting.link(0)
     found = distinct(rows)
@@ -113,7 +113,7 @@ def q2(trace: Trace, window: int, pairs: bool) -> Strategies:
 
 def q3(trace: Trace, window: int) -> Strategies:
     """The first link without the second, by source: as many tuples as it has more of."""
-    setting = Setting(trace, window, links=2)
+    setting = LinkWindows(trace, window, links=2)
     counted, left, right = setting.measured, setting.link(0), setting.link(1)
     found = negate(left, right)
     updates = np.concatenate((left.start, right.start))
@@ -130,7 +130,7 @@ def q3(trace: Trace, window: int) -> Strategies:
 
 def q4(trace: Trace, window: int) -> Strategies:
     """A join of the distinct sources of two links."""
-    setting = Setting(trace, window, links=2)
+    setting = LinkWindows(trace, window, links=2)
     counted, links = setting.measured, [setting.link(0), setting.link(1)]
     found = [distinct(link) for link in links]
     left, right = found[0].output, found[1].output
@@ -160,7 +160,7 @@ def q4(trace: Trace, window: int) -> Strategies:
 def q5(trace: Trace, window: int) -> Strategies:
     """A join of the first link with the ftp tuples of the third, without the second, by source; or the join after the
     negation. By the paper's negation these are different queries: it counts, and the join multiplies."""
-    setting = Setting(trace, window, links=3)
+    setting = LinkWindows(trace, window, links=3)
     counted, links = setting.measured, [setting.link(n) for n in range(3)]
     first, second, ftp = links[0], links[1], setting.protocol(2, "ftp")
     negative = counted.window_touches(*links) + counted.filter_touches(links[2], negative=True)
@@ -205,7 +205,7 @@ QUERIES: Final[dict[str, Callable[[Trace, int], Strategies]]] = {
 
 
 def facts(trace: Trace, window: int) -> Facts:
-    setting = Setting(trace, window, links=2)
+    setting = LinkWindows(trace, window, links=2)
     counted = setting.measured
     views = {}
     for name in ("ftp", "telnet"):

@@ -37,7 +37,7 @@ class Elements:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
+class DistinctOutput:
     """The output of a duplicate elimination: where the tuple of a value ends, the youngest of that value replaces it.
     `auxiliary` are the youngest duplicates, as long as they are remembered."""
 
@@ -86,7 +86,7 @@ def join(left: Elements, right: Elements) -> Elements:
     return Elements(*(pairs[name].to_numpy() for name in ("key", "start", "end")))
 
 
-def distinct(rows: Elements) -> Distinct:
+def distinct(rows: Elements) -> DistinctOutput:
     """One tuple of every value that is there, `rows` being a window of one length."""
     order = np.lexsort((rows.start, rows.key))
     keys, starts = rows.key[order], rows.start[order]
@@ -111,7 +111,7 @@ def distinct(rows: Elements) -> Distinct:
                 begin = times[place] if place < len(times) else 0
     made = np.array(output, dtype=np.int64)
     remembered = np.array(auxiliary, dtype=np.int64).reshape(-1, 3)
-    return Distinct(Elements(*made[:, :3].T.copy()), made[:, 3] == 1, Elements(*remembered.T.copy()))
+    return DistinctOutput(Elements(*made[:, :3].T.copy()), made[:, 3] == 1, Elements(*remembered.T.copy()))
 
 
 def negate(left: Elements, right: Elements) -> Negation:

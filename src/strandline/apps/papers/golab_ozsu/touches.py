@@ -4,8 +4,8 @@
   another order, finding them touches every tuple. A search by value finds its tuple halfway on average.
 - **Partitions** by end, each in order of ends: inserting touches half of a partition, an end one tuple, a look at the
   head one; a search by value touches half of all.
-- A **hash table** with ten buckets, as many as there are partitions by default (the paper gives no number): inserting
-  touches one tuple, a search half of a bucket.
+- A **hash table** with ten slots, as many as there are partitions by default (the paper gives no number): inserting
+  touches one tuple, a search half of a slot.
 
 Operators probe as the paper's cost formulas say, whatever the strategy: a join reads all of the other input, a distinct
 searches its output, a negation finds its counters by binary search. Strategies differ in what they store, in how they
@@ -22,11 +22,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from strandline.apps.papers.golab_ozsu.results import Distinct, Elements, Negation, count_between
+from strandline.apps.papers.golab_ozsu.results import DistinctOutput, Elements, Negation, count_between
 from strandline.apps.papers.golab_ozsu.trace import Integers
 
 LAZY: Final = 0.05  # of a window, between two expirations of a state that may wait
-BUCKETS: Final = 10
+SLOTS: Final = 10
 
 
 def half(sizes: Integers) -> float:
@@ -35,7 +35,7 @@ def half(sizes: Integers) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredSpan:
     """The time in which touches are counted, [begin, end), and the length of the windows."""
 
     begin: int
@@ -100,9 +100,9 @@ class Measured:
     def search_hash(self, rows: Elements, searched: Elements) -> float:
         """Searches for tuples of a hash table at their ends."""
         touches = 0.0
-        for bucket in range(BUCKETS):
-            times = searched.end[searched.key % BUCKETS == bucket]
-            touches += half(rows.where(rows.key % BUCKETS == bucket).count_at(times - 1))
+        for slot in range(SLOTS):
+            times = searched.end[searched.key % SLOTS == slot]
+            touches += half(rows.where(rows.key % SLOTS == slot).count_at(times - 1))
         return touches
 
     # ---- joins -------------------------------------------------------------------------------------------------------
@@ -132,28 +132,28 @@ class Measured:
 
     # ---- duplicate elimination ---------------------------------------------------------------------------------------
 
-    def _probe_output(self, rows: Elements, found: Distinct) -> float:
+    def _probe_output(self, rows: Elements, found: DistinctOutput) -> float:
         """An arrival searches its value in the output; in vain if it is new."""
         come = self.starting(rows).start
         fresh = self.starting(found.output.where(~found.replaces)).start
         return half(found.output.count_at(come)) + half(found.output.count_at(fresh)) - len(fresh)
 
-    def distinct_negative(self, rows: Elements, found: Distinct) -> float:
-        """A negative tuple is removed from the input and searched in the output; if it was there, its bucket of the
+    def distinct_negative(self, rows: Elements, found: DistinctOutput) -> float:
+        """A negative tuple is removed from the input and searched in the output; if it was there, its slot of the
         input is read for another one."""
         gone, ended = self.ending(rows), self.ending(found.output)
         touches = len(self.starting(rows)) + self._probe_output(rows, found) + len(self.starting(found.output))
         touches += self.search_hash(rows, gone) + self.search_hash(found.output, gone)
         return touches + 2 * self.search_hash(rows, ended)
 
-    def distinct_direct(self, rows: Elements, found: Distinct) -> float:
+    def distinct_direct(self, rows: Elements, found: DistinctOutput) -> float:
         """An arrival reads the output for what has ended; for every ended tuple all of the input is read."""
         come, ended = self.starting(rows), self.ending(found.output)
         touches = len(come) + self._probe_output(rows, found) + len(self.starting(found.output))
         touches += found.output.count_at(come.start).sum() + self.lazy_count(rows, ended.end).sum()
         return float(touches + len(self.ending(rows)))
 
-    def distinct_auxiliary(self, rows: Elements, found: Distinct, partitions: int) -> float:
+    def distinct_auxiliary(self, rows: Elements, found: DistinctOutput, partitions: int) -> float:
         """The operator δ*: a duplicate replaces the auxiliary tuple beside its output tuple, which follows when that
         ends. New values end last; those that follow find their place among the ends."""
         come, ended = self.starting(rows), self.ending(found.output)
@@ -180,7 +180,7 @@ class Measured:
         for side in (left, right):
             touches += len(self.starting(side)) + self.search_hash(side, self.ending(side))
         probes = found.probes[self.within(found.probes)]
-        return touches + half(left.count_at(probes) // BUCKETS)
+        return touches + half(left.count_at(probes) // SLOTS)
 
     def negation_direct(self, left: Elements, right: Elements, found: Negation, partitions: int | None = None) -> float:
         """Inputs are lists, the left one partitions if its ends are out of order. A probe searches the left input."""

@@ -2,7 +2,7 @@
 
 The paper's trace is not to be had. Of the generated one, all rows are independent draws: a source from a population of
 2,000 per link, one of ten destinations of the source, and a protocol. Every link has one row per unit of time. The
-links share a part of their sources, so that joins find partners and a negation ends results early.
+links share a part of their sources, so that joins find matches and a negation ends results early.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.apps.papers.engine_runs import Recorded
+from strandline.apps.papers.engine_runs import RecordedStream
 from strandline.core.temporal import MILLISECOND
 from strandline.core.types import BIGINT
 
@@ -29,19 +29,19 @@ MEAN_BURST, LARGEST_BURST = 6, 17
 class Auctions:
     """The three streams, and how many people there are."""
 
-    bid: Recorded
-    open_auction: Recorded
-    closed_auction: Recorded
+    bid: RecordedStream
+    open_auction: RecordedStream
+    closed_auction: RecordedStream
     people: int
 
     def first(self, bids: int) -> Auctions:
         """What comes before a bid of this number."""
         end = int(self.bid.instants[min(bids, len(self.bid.instants)) - 1])
-        streams = [Recorded(made.name, made.columns, made.rows[: _before(made, end)]) for made in self.streams]
+        streams = [RecordedStream(made.name, made.columns, made.rows[: _before(made, end)]) for made in self.streams]
         return Auctions(streams[0], streams[1], streams[2], self.people)
 
     @property
-    def streams(self) -> tuple[Recorded, Recorded, Recorded]:
+    def streams(self) -> tuple[RecordedStream, RecordedStream, RecordedStream]:
         return self.bid, self.open_auction, self.closed_auction
 
 
@@ -68,24 +68,24 @@ def generate_auctions(scale: float, seed: int = 1) -> Auctions:
     items = np.arange(FIRST_ITEM, FIRST_ITEM + auctions)
     order = np.argsort(closed, kind="stable")
     return Auctions(
-        Recorded.make(
+        RecordedStream.make(
             "bid",
             {"item": BIGINT, "price": BIGINT, "bidder": BIGINT},
             {"item": rows["item"] + FIRST_ITEM, "price": price, "bidder": rows["bidder"]},
             rows["at"] * MILLISECOND,
         ),
-        Recorded.make(
+        RecordedStream.make(
             "open_auction",
             {"item": BIGINT, "start_price": BIGINT, "seller": BIGINT},
             {"item": items, "start_price": start_price, "seller": seller},
             opened * MILLISECOND,
         ),
-        Recorded.make("closed_auction", {"item": BIGINT}, {"item": items[order]}, closed[order] * MILLISECOND),
+        RecordedStream.make("closed_auction", {"item": BIGINT}, {"item": items[order]}, closed[order] * MILLISECOND),
         people,
     )
 
 
-def _before(made: Recorded, instant: int) -> int:
+def _before(made: RecordedStream, instant: int) -> int:
     return int(np.searchsorted(made.instants, instant, "right"))
 
 

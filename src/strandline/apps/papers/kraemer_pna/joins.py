@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from strandline.apps.papers.engine_runs import Recorded
+from strandline.apps.papers.engine_runs import RecordedStream
 from strandline.apps.papers.golab_ozsu.results import Elements, join
 from strandline.connectors.sources.poisson import PoissonProcess
 from strandline.core.temporal import SECOND
@@ -39,17 +39,17 @@ class JoinFigures:
     output_comparisons: float  # of the start, with a queue at the output
 
 
-def numbers(values: int, elements: int, lowest: int = 1, seed: int = 1) -> tuple[Recorded, Recorded]:
+def numbers(values: int, elements: int, lowest: int = 1, seed: int = 1) -> tuple[RecordedStream, RecordedStream]:
     """Uniform numbers from `lowest` to `values`, at Poisson arrivals."""
     draw = np.random.Generator(np.random.PCG64(seed))
     made = []
     for number, name in enumerate(("a", "b")):
         at = np.floor(PoissonProcess(seed + 10 * number).arrivals(0, elements) * (SECOND / RATE)).astype(np.int64)
-        made.append(Recorded.make(name, {"k": BIGINT}, {"k": draw.integers(lowest, values + 1, elements)}, at))
+        made.append(RecordedStream.make(name, {"k": BIGINT}, {"k": draw.integers(lowest, values + 1, elements)}, at))
     return made[0], made[1]
 
 
-def follow(left: Recorded, right: Recorded) -> JoinFigures:
+def follow(left: RecordedStream, right: RecordedStream) -> JoinFigures:
     """Follow the queues of a join whose elements come in the order of time.
 
     An element may be joined, and a result sent, when neither side can bring an earlier one: when both have reached its
@@ -81,7 +81,7 @@ def follow(left: Recorded, right: Recorded) -> JoinFigures:
     )
 
 
-def _elements(made: Recorded) -> Elements:
+def _elements(made: RecordedStream) -> Elements:
     start = made.instants
     return Elements(made.rows["k"].to_numpy(), start, start + WINDOW)
 

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.apps.papers.engine_runs import EngineFigures, Recorded, run
+from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, run
 from strandline.apps.papers.kraemer_pna.auction_streams import Auctions
 from strandline.core.temporal import SECOND
 from strandline.core.types import BIGINT
@@ -49,7 +49,7 @@ def measure(query: str, auctions: Auctions, strategy: str, batch: int = BATCH_BI
     return fastest(query, streams, strategy, cuts)
 
 
-def fastest(query: str, streams: Sequence[Recorded], strategy: str, cuts: Sequence[int]) -> EngineFigures:
+def fastest(query: str, streams: Sequence[RecordedStream], strategy: str, cuts: Sequence[int]) -> EngineFigures:
     runs = [run(query, streams, strategy, cuts, 0) for _ in range(REPEAT)]
     return min(runs, key=lambda figures: figures.seconds)
 
@@ -83,7 +83,7 @@ class FirstResult:
 def count_window_latency(rows: int, strategies: Sequence[str]) -> FirstResult:
     """Numbers at 50 per second, one per batch."""
     distance = SECOND // 50
-    stream = Recorded.make("a", {"k": BIGINT}, {"k": np.arange(250)}, np.arange(250) * distance)
+    stream = RecordedStream.make("a", {"k": BIGINT}, {"k": np.arange(250)}, np.arange(250) * distance)
     cuts = [number * distance + 1 for number in range(250)]
     first: dict[str, float] = {}
     for strategy in strategies:

@@ -25,7 +25,7 @@ from strandline.apps.papers.kraemer_pna.queries import (
     measure,
     window_content,
 )
-from strandline.apps.papers.output import PaperOptions, Statement, draw, print_statements
+from strandline.apps.papers.output import PaperOptions, PrintedStatement, draw, print_statements
 from strandline.core.temporal import SECOND
 
 SCALE: Final = 0.1
@@ -34,14 +34,14 @@ WITH_STATE: Final = ("Q3 short auctions, hash", "Q4 highest bid", "Q5 closing pr
 JOIN_RANGES: Final = (1_000, 100)
 NAMES: Final = {"intervals": "TIA", "changes": "PNA", "default": "default"}
 
-Measured = dict[str, dict[str, EngineFigures]]  # by query and strategy
+RunsByQuery = dict[str, dict[str, EngineFigures]]  # by query and strategy
 
 
 def report(options: PaperOptions, console: Console) -> None:
     scale = SCALE if options.scale is None else options.scale
     auctions = generate_auctions(scale)
     _facts(auctions, scale, console)
-    measured: Measured = {}
+    measured: RunsByQuery = {}
     with status("running") as show_phase:
         for name, query in QUERIES.items():
             show_phase(f"running: {name}")
@@ -90,7 +90,7 @@ def _ratio(figures: Mapping[str, EngineFigures], over: str = "changes", under: s
     return figures[over].seconds / figures[under].seconds
 
 
-def _runs(title: str, measured: Measured, console: Console) -> None:
+def _runs(title: str, measured: RunsByQuery, console: Console) -> None:
     """Seconds by strategy, their ratio, that of elements between operators, the result, and whether it is the same."""
     rows = []
     for name, figures in measured.items():
@@ -139,8 +139,8 @@ def _queues(followed: Mapping[int, joins.JoinFigures], console: Console) -> None
     print_table(console, title, heads, rows, left=("values",))
 
 
-def _synthetic(elements: int) -> Measured:
-    measured: Measured = {}
+def _synthetic(elements: int) -> RunsByQuery:
+    measured: RunsByQuery = {}
     for largest in JOIN_RANGES:
         streams = joins.numbers(largest, elements)
         last = max(int(made.instants[-1]) for made in streams)
@@ -150,24 +150,26 @@ def _synthetic(elements: int) -> Measured:
     return measured
 
 
-def _of_data(contents: Mapping[str, WindowContent]) -> list[Statement]:
+def _of_data(contents: Mapping[str, WindowContent]) -> list[PrintedStatement]:
     def near(name: str, printed: float) -> bool:
         return abs(contents[name].mean - printed) <= 0.15 * printed
 
     now = contents["now"]
     return [
-        Statement("14.4 now", "0 to 17 elements, 6 on average", f"at most {now.most}, {now.mean:.1f}", near("now", 6)),
-        Statement("14.4 10 minutes", "97", f"{contents['10 minutes'].mean:.0f}", near("10 minutes", 97)),
-        Statement("14.4 5 hours", "2,880", f"{contents['5 hours'].mean:,.0f}", near("5 hours", 2_880)),
+        PrintedStatement(
+            "14.4 now", "0 to 17 elements, 6 on average", f"at most {now.most}, {now.mean:.1f}", near("now", 6)
+        ),
+        PrintedStatement("14.4 10 minutes", "97", f"{contents['10 minutes'].mean:.0f}", near("10 minutes", 97)),
+        PrintedStatement("14.4 5 hours", "2,880", f"{contents['5 hours'].mean:,.0f}", near("5 hours", 2_880)),
     ]
 
 
-def _of_runs(measured: Measured, latencies: Sequence[FirstResult]) -> list[Statement]:
-    def ratio(about: str, query: str, printed: str, low: float, high: float) -> Statement:
+def _of_runs(measured: RunsByQuery, latencies: Sequence[FirstResult]) -> list[PrintedStatement]:
+    def ratio(about: str, query: str, printed: str, low: float, high: float) -> PrintedStatement:
         value = _ratio(measured[query])
         if value is None:
-            return Statement(about, printed, "not run", None)
-        return Statement(about, printed, f"{value:.2f}", low < value < high)
+            return PrintedStatement(about, printed, "not run", None)
+        return PrintedStatement(about, printed, f"{value:.2f}", low < value < high)
 
     totals = {s: sum(figures[s].seconds for figures in measured.values()) for s in STRATEGIES}
     total = totals["changes"] / totals["intervals"] if "changes" in totals else None
@@ -176,41 +178,58 @@ def _of_runs(measured: Measured, latencies: Sequence[FirstResult]) -> list[State
     engine = ", ".join(f"{NAMES[name]} {seconds:g} s" for name, seconds in longest.engine.items())
     overall = "not run" if total is None else f"{total:.2f}"
     return [
-        Statement("14.1 all", "PNA takes about 2 × as long", overall, None if total is None else 1.5 < total < 3),
+        PrintedStatement(
+            "14.1 all", "PNA takes about 2 × as long", overall, None if total is None else 1.5 < total < 3
+        ),
         ratio("14.2 Q1", "Q1 currency conversion", "more than 2 ×", 2, 10),
         ratio("14.3 Q2", "Q2 selection", "almost 3 ×", 2, 4),
         ratio("14.5 Q3, hash", "Q3 short auctions, hash", "more than 1 ×, less than 2 ×", 1, 2),
         ratio("14.5 Q3, nested loops", "Q3 short auctions, nested loops", "more than 2 ×", 2, 10),
         ratio("14.6 Q4", "Q4 highest bid", "more than 1 ×, less than 2 ×", 1, 2),
-        Statement("14.6 Q4", "TIA slightly faster with coalesce", "plans have no coalesce", None),
-        Statement("14.7 Q5", "plan 1 faster", f"plan 2 {plans[1] / plans[0]:.2f} × plan 1",
-                  plans[1] > 1.1 * plans[0]),
-        Statement("14.8 ROWS 100", "first result: PNA at once, TIA after 2 s", engine,
-                  len(set(longest.engine.values())) > 1),
-    ]  # fmt: skip
+        PrintedStatement("14.6 Q4", "TIA slightly faster with coalesce", "plans have no coalesce", None),
+        PrintedStatement(
+            "14.7 Q5", "plan 1 faster", f"plan 2 {plans[1] / plans[0]:.2f} × plan 1", plans[1] > 1.1 * plans[0]
+        ),
+        PrintedStatement(
+            "14.8 ROWS 100", "first result: PNA at once, TIA after 2 s", engine, len(set(longest.engine.values())) > 1
+        ),
+    ]
 
 
-def _of_joins(followed: Mapping[int, joins.JoinFigures]) -> list[Statement]:
+def _of_joins(followed: Mapping[int, joins.JoinFigures]) -> list[PrintedStatement]:
     selective, expansive = followed[1_000], followed[100]
     return [
-        Statement("14.9", "list faster than priority queue",
-                  f"{selective.list_comparisons:.0f} step against {selective.heap_comparisons:.1f}",
-                  selective.list_comparisons < selective.heap_comparisons),
-        Statement("14.10 queue sizes", "input 1, output 0.5",
-                  f"input {selective.input_queue:.2f}, output {selective.output_queue:.2f}",
-                  abs(selective.input_queue - 1) < 0.1 and abs(selective.output_queue - 0.5) < 0.05),
-        Statement("14.10", "output placement better",
-                  f"{selective.output_comparisons:.1f} steps against {selective.input_comparisons:.1f}",
-                  selective.output_comparisons < selective.input_comparisons),
-        Statement("14.11 queue size", "output 5", f"{expansive.output_queue:.2f}",
-                  abs(expansive.output_queue - 5) < 0.5),
-        Statement("14.11", "input placement better",
-                  f"{expansive.input_comparisons:.1f} steps against {expansive.output_comparisons:.1f}",
-                  expansive.input_comparisons < expansive.output_comparisons),
-    ]  # fmt: skip
+        PrintedStatement(
+            "14.9",
+            "list faster than priority queue",
+            f"{selective.list_comparisons:.0f} step against {selective.heap_comparisons:.1f}",
+            selective.list_comparisons < selective.heap_comparisons,
+        ),
+        PrintedStatement(
+            "14.10 queue sizes",
+            "input 1, output 0.5",
+            f"input {selective.input_queue:.2f}, output {selective.output_queue:.2f}",
+            abs(selective.input_queue - 1) < 0.1 and abs(selective.output_queue - 0.5) < 0.05,
+        ),
+        PrintedStatement(
+            "14.10",
+            "output placement better",
+            f"{selective.output_comparisons:.1f} steps against {selective.input_comparisons:.1f}",
+            selective.output_comparisons < selective.input_comparisons,
+        ),
+        PrintedStatement(
+            "14.11 queue size", "output 5", f"{expansive.output_queue:.2f}", abs(expansive.output_queue - 5) < 0.5
+        ),
+        PrintedStatement(
+            "14.11",
+            "input placement better",
+            f"{expansive.input_comparisons:.1f} steps against {expansive.output_comparisons:.1f}",
+            expansive.input_comparisons < expansive.output_comparisons,
+        ),
+    ]
 
 
-def _figures(measured: Measured) -> dict[str, Figure]:
+def _figures(measured: RunsByQuery) -> dict[str, Figure]:
     """Results over CPU time, as the thesis draws them."""
     numbers = {"Q1": "14.2", "Q2": "14.3", "Q3": "14.5", "Q4": "14.6", "Q5": "14.7"}
     drawn = {}
