@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from strandline.apps.papers.engine_runs import EngineFigures, compare_default
 from strandline.apps.papers.figure import Figure, FigureLine
@@ -200,6 +201,7 @@ def of_engine(measured: EngineRuns) -> list[PrintedStatement]:
         computed = "not run" if value is None else f"{NAMES[slow]} {value:.1f} × UPA"
         return PrintedStatement(about, printed, computed, None if value is None else value >= least)
 
+    q3 = compare("15: Q3", "Q3", "NT faster than UPA for large windows", "changes", 1)
     saved = last[0] / measured["Q2 sources"][last]["default"].state
     up, down = ratio("Q5, negation up", "changes"), measured["Q5, join up"][last]
     order = down["default"].seconds / measured["Q5, negation up"][last]["default"].seconds
@@ -210,7 +212,7 @@ def of_engine(measured: EngineRuns) -> list[PrintedStatement]:
         compare("11: Q2 sources", "Q2 sources", "NT 10 × UPA", "changes", 8),
         compare("12: Q2 pairs", "Q2 pairs", "NT about 2 × UPA", "changes", 1.5),
         PrintedStatement("13: Q2 sources, space", "up to 100 × less than the input", f"{saved:.0f} ×", saved >= 50),
-        compare("15: Q3", "Q3", "UPA worse for large windows", "changes", 1),
+        replace(q3, follows=None if q3.follows is None else not q3.follows),
         compare("16: Q4", "Q4", "UPA faster than NT", "changes", 1),
         compare("17: Q5", "Q5, negation up", "UPA faster than NT", "changes", 1),
         PrintedStatement(
