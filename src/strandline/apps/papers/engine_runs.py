@@ -20,6 +20,7 @@ from strandline.apps.papers.output import PrintedStatement
 from strandline.core.temporal import OPEN, Instant
 from strandline.core.types import TIMESTAMP, Type
 from strandline.logical.catalog import BaseStream, ConnectorCall
+from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.stages import optimize
@@ -124,7 +125,13 @@ def run(
 def make_pipeline(query: str, streams: Sequence[RecordedStream], strategy: str) -> Pipeline:
     declared = [made.stream for made in streams]
     plan = optimize(bind_over(query, declared))
-    return lower("q", plan, declared, shards=1, form=STRATEGIES[strategy])
+    form, forms = STRATEGIES[strategy]
+    return lower("q", plan, declared, shards=1, form=form, strategy=forms)
 
 
-STRATEGIES: Final[dict[str, StreamForm]] = {"intervals": "intervals", "default": "changes"}
+# The form of the result, and how that of the edges is chosen.
+STRATEGIES: Final[dict[str, tuple[StreamForm, FormStrategy]]] = {
+    "changes": ("changes", ALL_CHANGES),
+    "intervals": ("intervals", ALL_INTERVALS),
+    "default": ("changes", BY_RULE),
+}
