@@ -388,15 +388,19 @@ def calibrate(
 
 @app.command()
 def papers(
-    name: Annotated[str, typer.Argument(help="ayad-naughton.")],
-    queries: Annotated[int, typer.Option(min=1, help="Number of random queries per experiment.")] = 1000,
+    name: Annotated[str, typer.Argument(help="ayad-naughton, golab-ozsu or kraemer-pna.")],
+    queries: Annotated[int, typer.Option(min=1, help="Number of random queries of ayad-naughton.")] = 1000,
+    scale: Annotated[
+        float | None, typer.Option(min=0.0, help="Part of the data of the others; 1 is all of it.", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Draw the figures into this directory, as SVG.")] = None,
     debug: DebugOption = False,
 ) -> None:
     """Reproduce the examples and experiments of a paper with the code of the engine."""
+    from strandline.apps.papers.output import PaperOptions
     from strandline.apps.papers.report import reproduce
 
-    reproduce(name, queries, out, out_console)
+    reproduce(name, PaperOptions(queries, scale, out), out_console)
 
 
 def _words(error: Exception) -> str:

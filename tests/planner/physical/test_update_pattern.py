@@ -46,6 +46,10 @@ WORDS = {
 }
 
 
+def word_of(log: object) -> str:
+    return "calendar" if getattr(log, "structure", "") == "calendar" else WORDS[type(log)]
+
+
 @dataclass
 class Edge:
     """What an operator has sent: whole elements, those without an end yet, and how many of them were sent twice."""
@@ -85,7 +89,7 @@ def watched() -> Iterator[Run]:
 
     def count(output: StageOutput, fragment: Fragment, runner: FragmentRunner, states: object = ()) -> None:
         for number, operator in enumerate(runner.operators):
-            run.kept[f"{fragment.id}.{number}"] |= {WORDS[type(log)] for log in operator.logs.values() if log.segments}
+            run.kept[f"{fragment.id}.{number}"] |= {word_of(log) for log in operator.logs.values() if log.segments}
         plain[1](output, fragment, runner, states)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
@@ -268,7 +272,8 @@ def check_structures(pipeline: Pipeline, run: Run) -> None:
 STATES: Mapping[str, str] = {
     f"SELECT l.x FROM {A} JOIN {B} ON l.k = r.k": "hash",
     f"SELECT x FROM {A} SEMI JOIN r WINDOW(RANGE 5 MICROSECONDS) ON l.k = r.k": "hash + keyed + queue",
-    f"SELECT x FROM {A} ANTI JOIN {B} ON l.k = r.k": "hash + keyed + queue",
+    f"SELECT x FROM {A} ANTI JOIN r WINDOW(RANGE 5 MICROSECONDS) ON l.k = r.k": "hash + calendar + keyed + queue",
+    f"SELECT l.x FROM (SELECT DISTINCT k, x FROM {A}) l JOIN {B} ON l.k = r.k": "calendar + hash",
     f"SELECT DISTINCT x FROM {A}": "keyed + queue",
     f"SELECT k, COUNT(*) AS n FROM {A} GROUP BY k": "keyed + queue",
     "SELECT k, COUNT(*) AS n FROM l WINDOW(RANGE 8 MICROSECONDS SLIDE 4 MICROSECONDS) GROUP BY k": "keyed + panes",

@@ -91,9 +91,14 @@ def statistics_of(streams: Sequence[GeneratedStream]) -> dict[str, StreamStatist
 
 
 def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
+    return bind_over(text, [made.stream for made in streams])
+
+
+def bind_over(text: str, streams: Sequence[BaseStream]) -> Plan:
+    """The logical plan of a query over these streams."""
     catalog = Catalog()
-    for made in streams:
-        catalog.add(made.stream)
+    for stream in streams:
+        catalog.add(stream)
     statement = parse_one(text)
     assert isinstance(statement, get_args(ast.Query)), "a benchmark has queries only"
     return bind_query(cast(ast.Query, statement), catalog)
@@ -102,8 +107,9 @@ def bound(text: str, streams: Sequence[GeneratedStream]) -> Plan:
 class TimedRun:
     """A pipeline in one shard, batch after batch, with the CPU seconds of every operator and every exchange."""
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, keep: Callable[[pl.DataFrame], None] = lambda rows: None) -> None:
         assert pipeline.shards == 1, "operators are timed in one shard"
+        self.keep = keep
         self.pipeline = pipeline
         self.runners = {fragment.id: FragmentRunner(fragment.root) for fragment in pipeline.fragments}
         self.forget()
@@ -152,4 +158,5 @@ class TimedRun:
                     waiting[message.name] = Batch(message.frame)
             else:
                 self.results += len(out)
+                self.keep(out.frame)
             self.sending[fragment.id] += time.process_time() - began

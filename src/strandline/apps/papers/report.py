@@ -1,9 +1,8 @@
-"""Report of a paper's examples and experiments, with its figures."""
+"""Reports of the papers' examples and experiments, with their figures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 from rich.console import Console
@@ -11,18 +10,22 @@ from rich.progress import Progress
 
 from strandline.apps.console import print_table
 from strandline.apps.papers import ayad_naughton as paper
+from strandline.apps.papers.golab_ozsu.report import report as golab_ozsu
+from strandline.apps.papers.kraemer_pna.report import report as kraemer_pna
+from strandline.apps.papers.output import PaperOptions, draw
 from strandline.core.errors import StrandlineError
 
 JOIN_COSTS: Final = (0.5, 3.0, 4.0, 4.5, 5.0, 14.0, 18.0, 50.0, 100.0)  # milliseconds per row
 
 
-def reproduce(name: str, queries: int, directory: Path | None, console: Console) -> None:
+def reproduce(name: str, options: PaperOptions, console: Console) -> None:
     if name not in PAPERS:
         raise StrandlineError(f'unknown paper "{name}"', code="usage", hint=f"Papers are {', '.join(PAPERS)}.")
-    PAPERS[name](queries, directory, console)
+    PAPERS[name](options, console)
 
 
-def _ayad_naughton(queries: int, directory: Path | None, console: Console) -> None:
+def _ayad_naughton(options: PaperOptions, console: Console) -> None:
+    queries = options.queries
     loads = paper.figure_1().items()
     rows = [(plan, f"{load:.0%}", "keeps up" if load <= 1 else "infeasible") for plan, load in loads]
     print_table(console, "Figure 1: two selections, 1000 rows/s", ("plan", "utilisation", ""), rows, left=("plan", ""))
@@ -36,11 +39,7 @@ def _ayad_naughton(queries: int, directory: Path | None, console: Console) -> No
     print_table(
         console, f"Figures 7 to 10: {queries:,} random queries over five streams", heads, map(_experiment, levels)
     )
-    if directory is not None:
-        directory.mkdir(parents=True, exist_ok=True)
-        for stem, figure in paper.figures(levels).items():
-            (directory / f"{stem}.svg").write_text(figure.to_svg())
-        console.print(f"figures: {directory}/", soft_wrap=True, highlight=False)
+    draw(paper.figures(levels), options.directory, console)
 
 
 def _example_1(cost: float) -> list[str]:
@@ -58,4 +57,8 @@ def _experiment(level: paper.Level) -> tuple[str, ...]:
     return (*shares, *gains, f"{level.error:.2%}", f"{level.highest_error:.1%}")
 
 
-PAPERS: Final[dict[str, Callable[[int, Path | None, Console], None]]] = {"ayad-naughton": _ayad_naughton}
+PAPERS: Final[dict[str, Callable[[PaperOptions, Console], None]]] = {
+    "ayad-naughton": _ayad_naughton,
+    "golab-ozsu": golab_ozsu,
+    "kraemer-pna": kraemer_pna,
+}

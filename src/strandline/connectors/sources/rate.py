@@ -1,4 +1,4 @@
-"""Rate source: a generated stream of a fixed rate, the same rows in every run."""
+"""Rate source: a generated stream of a given rate, the same rows in every run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import polars as pl
 from strandline.connectors.sources.base import Chunk, SourceArguments
 from strandline.connectors.sources.clock import ClockedSource
 from strandline.connectors.sources.conversion import conform
+from strandline.connectors.sources.poisson import PoissonProcess
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
 from strandline.core.temporal import SECOND, instant
@@ -20,6 +21,7 @@ from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.hashing import mix
 
 _STREAM_SEEDS = 0xA24BAED4963EE407
+ARRIVALS = ("constant", "poisson")
 _ALL = 2**62  # rows: practically unbounded
 
 
@@ -30,7 +32,8 @@ class RateSource(ClockedSource):
     a number in [0, 1); both are drawn by a hash of (seed, n). With `keys => (10, 500)` there are `key` and `key2`, each
     below its number. Rows appear as their time comes, or as fast as they are taken with `pace => false`. Without
     `start` it is the clock at the first start, which is saved. With `burst => 5, burst_seconds => 60` they come five
-    times as fast in the first minute.
+    times as fast in the first minute. With `arrivals => 'poisson'` the distances of rows are exponential with the mean
+    `1 / rows_per_second`, drawn by hashes of the seed: row n comes after n + 1 of them.
     """
 
     traits = Traits(True, True, True, "row n is a function of n and the seed")
@@ -46,7 +49,11 @@ class RateSource(ClockedSource):
         self.pace = arguments.option("pace", bool, True)
         burst = arguments.option("burst", (int, float, str), 1)
         burst_seconds = arguments.option("burst_seconds", (int, float, str), 0)
+        arrivals = arguments.option("arrivals", str, "constant")
         arguments.done(most=0)
+        if arrivals not in ARRIVALS:
+            raise arguments.error(f"arrivals of rate() are {' or '.join(ARRIVALS)}, not '{arrivals}'")
+        self.process = PoissonProcess(self.seed) if arrivals == "poisson" else None
         try:
             self.rate, self.burst, self.burst_seconds = map(float, (rate, burst, burst_seconds))
             self.keys = [int(value) for value in (keys if isinstance(keys, list) else [keys])]
@@ -76,13 +83,15 @@ class RateSource(ClockedSource):
     def rows_by(self, elapsed_us: int) -> int:
         seconds = elapsed_us / SECOND
         early = min(seconds, self.burst_seconds)
-        return int(early * self.rate * self.burst + (seconds - early) * self.rate)
+        expected = early * self.rate * self.burst + (seconds - early) * self.rate
+        return int(expected) if self.process is None else self.process.count_by(expected)
 
-    def _instants_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def _instants_of(self, start: int, end: int) -> npt.NDArray[np.int64]:
         """Times of rows, in microseconds from the beginning."""
         fast = self.rate * self.burst
-        early = np.minimum(number, self.burst_seconds * fast)
-        instants = np.floor(early * (SECOND / fast) + (number - early) * (SECOND / self.rate))
+        due = np.arange(start, end) if self.process is None else self.process.arrivals(start, end)
+        early = np.minimum(due, self.burst_seconds * fast)
+        instants = np.floor(early * (SECOND / fast) + (due - early) * (SECOND / self.rate))
         return instants.astype(np.int64)
 
     def rows_left(self, position: int) -> int | None:
@@ -99,7 +108,7 @@ class RateSource(ClockedSource):
         time_column = self.stream.time_column
         if time_column is not None:
             began = instant(self.start) if self.start is not None else self.began
-            made[time_column] = began + self._instants_of(number)
+            made[time_column] = began + self._instants_of(start, end)
         frame = pl.DataFrame({name: made[name] for name, _ in self.stream.columns})
         if time_column is not None and self.stream.column_type(time_column).name == "TIMESTAMP":
             frame = frame.with_columns(pl.col(time_column).cast(pl.Datetime("us")))

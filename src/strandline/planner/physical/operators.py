@@ -12,6 +12,7 @@ from strandline.logical import explain
 from strandline.logical.plan import Aggregates
 from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
+from strandline.planner.compaction import StateStructure
 from strandline.planner.cost import HASH_BYTES, OperatorCost, Work, width
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical import update_pattern
@@ -147,6 +148,7 @@ def show_state(node: Node) -> str:
 
     queue   by start or by end: what is due is taken from the front
     hash    by key, in segments that are dropped when all of their elements have ended
+    calendar   the same where elements end in any order: segments are also written again without those that have ended
     keyed   by key; the rows of a key are replaced by newer ones
     signed  by key; an element that has ended is cancelled by one with the sign -1
     panes   sums of the elements of a group that end together, by their end
@@ -159,17 +161,19 @@ def show_state(node: Node) -> str:
         case physical.AsChanges():
             return "queue"
         case physical.HashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
-            return "signed + queue" if "intervals" not in forms else "hash + signed + queue"
+            return " + ".join([*_show_interval_sides(node), "signed + queue"])
         case physical.OuterHashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
-            return "keyed + signed + queue" if "intervals" not in forms else "hash + keyed + signed + queue"
-        case physical.HashJoin() | physical.FirstOccurrence():
+            return " + ".join([*_show_interval_sides(node), "keyed + signed + queue"])
+        case physical.HashJoin(structures=structures):
+            return _show_sides(structures)
+        case physical.FirstOccurrence():
             return "hash"
-        case physical.OuterHashJoin("semi"):
-            return "hash + keyed + queue"
-        case physical.OuterHashJoin("mark") if replaced == "held":
-            return "hash + held + keyed + queue"
-        case physical.OuterHashJoin():
-            return f"hash + {replaced} + queue"
+        case physical.OuterHashJoin("semi", structures=structures):
+            return f"{_show_sides(structures)} + keyed + queue"
+        case physical.OuterHashJoin("mark", structures=structures) if replaced == "held":
+            return f"{_show_sides((*structures, 'calendar'))} + held + keyed + queue"
+        case physical.OuterHashJoin(structures=structures):  # the matches of an element end in any order
+            return f"{_show_sides((*structures, 'calendar'))} + {replaced} + queue"
         case physical.Distinct():
             return "keyed + queue"
         case physical.IncrementalAggregate(_, aggregates, input_form="changes") if _needs_elements(aggregates):
@@ -191,6 +195,17 @@ def show_state(node: Node) -> str:
 def _needs_elements(aggregates: Aggregates) -> bool:
     """True if an aggregate needs the elements that are left when one has ended."""
     return any(call.function in ("min", "max") or needs_members(call) for _, call in aggregates)
+
+
+def _show_interval_sides(node: physical.JoinNode) -> list[str]:
+    sides = zip(node.input_forms, node.structures, strict=True)
+    structures = [structure for form, structure in sides if form == "intervals"]
+    return [_show_sides(structures)] if structures else []
+
+
+def _show_sides(structures: Sequence[StateStructure]) -> str:
+    """Of the sides of a join; both names where they differ."""
+    return " + ".join(dict.fromkeys("hash" if structure == "fifo" else "calendar" for structure in structures))
 
 
 def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: float) -> PhysicalProfile:

@@ -212,7 +212,8 @@ class HashedLog:
 
     Where elements end in any order, the log is a calendar: every segment knows when its rows end, and those of which
     most has expired are written again without that, in the order that they have. So of all rows at most EXPIRED_SHARE
-    has expired, and a row is written again at most (1 - EXPIRED_SHARE) / EXPIRED_SHARE times, in fact about twice.
+    has expired, and a row is written again at most (1 - EXPIRED_SHARE) / EXPIRED_SHARE times; joins were seen to
+    write it once or twice.
     """
 
     def __init__(self, structure: StateStructure = "fifo") -> None:

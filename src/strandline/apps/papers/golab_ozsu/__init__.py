@@ -1,0 +1,1 @@
+"""Golab and Özsu, *Update-Pattern-Aware Modeling and Processing of Continuous Queries*, 2005."""
