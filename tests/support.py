@@ -258,7 +258,7 @@ def drive(
                     if as_change
                     else [e for e in stream if before <= e[1] < until],
                 )
-                for (c, stream), as_change in zip(inputs, slicing.changes, strict=False)
+                for (c, stream), as_change in zip(inputs, (*slicing.changes, *(False for _ in inputs)), strict=False)
             ]
             parts = [batch(c, part[::-1] if slicing.backwards else part) for c, part in slices]
             emitted = elements_of(operator.step(parts, Watermark(until, origin, announces=slicing.announces)).frame)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -56,6 +57,7 @@ def test_elements_do_not_depend_on_batches(
 ) -> None:
     streams = [s, arrange_intervals("w", COLUMNS, rows, 3)]  # type: ignore[arg-type]
     plan = bind(text, streams)
+    cut = replace(cut, forms=0)  # other forms may pair the start of one element with the end of an equal one
     assert Counter(run_plan(plan, streams, cut).elements) == Counter(run_plan(plan, streams).elements)
 
 

@@ -88,7 +88,7 @@ def test_the_page_has_its_marks() -> None:
 def test_the_judge_of_the_soak_notices_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(25):
-        pq.write_table(soak.rows_of(number, 2_000, seed=1), tmp_path / "in" / f"{number:06d}.parquet")
+        pq.write_table(soak.rows_of(number, 2_000, seed=1), tmp_path / "in" / f"{number:06d}-000.parquet")
     (tmp_path / "in" / "_END").touch()
     text = soak.SCRIPT.format(directory=tmp_path, window=soak.WINDOW_S)
     with sl.connect(engine="local", batch_rows=10_000) as database:

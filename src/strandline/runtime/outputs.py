@@ -98,7 +98,8 @@ class OutputFiles:
     ) -> None:
         self.directories = directories
         self._streams = [stream.name for stream in pipeline.streams]
-        self._prefix = f"part-{encode_name(pipeline.queries[0].name)}"  # other pipelines may read the same stream
+        # Other pipelines may read the same stream: the first query tells them apart.
+        self._prefix = "-".join(["part", *(encode_name(query.name) for query in pipeline.queries[:1])])
         self._schemas = {query.name: result_schema(query.columns) for query in pipeline.queries}
         self._clock = clock
         self._newest: dict[Owner, NewestFile] = {}

@@ -46,6 +46,11 @@ CREATE STREAM t (k BIGINT, v BIGINT, ts TIMESTAMP)
     return file
 
 
+def result_bytes(out: Path) -> int:
+    """The size of the files of results, which grow."""
+    return sum(path.stat().st_size for path in (out / "n").glob("*.parquet"))
+
+
 class Run:
     """`strandline run` as a process; what it says is kept."""
 
@@ -69,7 +74,7 @@ class Run:
             time.sleep(0.05)
 
     def has_results(self, after: int = 0) -> bool:
-        return len(list((self.out / "n").glob("*.parquet"))) > after
+        return result_bytes(self.out) > after
 
     def children(self, kind: str) -> list[psutil.Process]:
         """Processes below: `java`, or the Python `worker`s."""
@@ -148,7 +153,7 @@ def test_a_lost_jvm_is_named_and_the_same_command_goes_on_past_lost_workers(tmp_
 
     with killing(Run(file, out, "--log", str(tmp_path / "log"), **about)) as run:
         for number in range(1, 7):
-            seen = len(list((out / "n").glob("*.parquet")))
+            seen = result_bytes(out)
             write(inputs, number)
             if number in (2, 4):
                 for worker in run.children("worker"):

@@ -137,6 +137,10 @@ class _Forms:
                 takes_changes = wanted == "changes" and bool(schema(node))
                 source = self.edge(node.source, wanted, takes_changes=takes_changes)
                 return replace(node, source=source, form=form_of(source))
+            case physical.FirstOccurrence() | physical.InsertStream():
+                # They take elements that never end, and must not see them cut.
+                whole = _Forms(self.interval_streams, ALL_INTERVALS)
+                return replace(node, source=whole.edge(node.source, "intervals", takes_changes=False))
             case physical.HashJoin():
                 return self.join(node, wanted)
             case physical.OuterHashJoin():
