@@ -284,7 +284,8 @@ def read_results(out: Path) -> Results:
                 rows = [repr(sorted(row.items())) for table in tables for row in table.to_pylist()]
                 results[f"{aside}/{directory.name}"] = sorted(re.sub(r"/\S*/in/", "", row) for row in rows)
     for file in sorted(out.glob("*.sqlite")):
-        results[file.name] = _table_rows(file)
+        for table, elements in _read_tables(file):
+            results[f"{file.name} {table}"] = _joined([elements])
     return results
 
 
@@ -298,12 +299,17 @@ def _joined(tables: list[pa.Table]) -> pl.DataFrame:
     return coalesce(frame, payload).sort([*payload, "@from", "@until"])
 
 
-def _table_rows(file: Path) -> list[str]:
+def _read_tables(file: Path) -> Iterator[tuple[str, pa.Table]]:
+    """The tables of elements in a database, by name."""
     with contextlib.closing(sqlite3.connect(file)) as database:
         names = [row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        own = [name for name in names if not name.startswith("strandline")]
-        rows = [f"{name}: {row}" for name in own for row in database.execute(f'SELECT * FROM "{name}"')]
-    return sorted(rows)
+        for name in names:
+            if name.startswith("strandline"):
+                continue
+            cursor = database.execute(f'SELECT * FROM "{name}"')
+            rows = pl.DataFrame(cursor.fetchall(), [column[0] for column in cursor.description], orient="row")
+            times = pl.col("valid_from", "valid_until").cast(pl.String).str.to_datetime(time_unit="us", time_zone="UTC")
+            yield name, rows.with_columns(times).to_arrow()
 
 
 def differ(actual: Results, expected: Results) -> str:
