@@ -1,0 +1,1 @@
+"""Tables: their logs in recorded time, their content, and their changes as the input of pipelines."""
