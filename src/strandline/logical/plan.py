@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 from strandline.core.errors import Span
 from strandline.core.types import Column
+from strandline.logical.catalog import TableKind
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
@@ -23,7 +24,8 @@ class Scan:
     """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
     `intervals`, for an interval that it brings along. The intervals of a stream with `changes` end when it says so.
 
-    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
+    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them. `table` is
+    the kind of a table: each of its rows is valid from its insertion until its deletion.
     """
 
     stream: str
@@ -31,6 +33,11 @@ class Scan:
     columns: tuple[Column, ...]
     intervals: bool = False
     changes: ChangeFeed | None = None
+    table: TableKind | None = None
+
+    @property
+    def constant(self) -> bool:
+        return self.table == "constant"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from strandline.database.introspection.show import show_source
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
 from strandline.database.run_in_memory import run_in_memory
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream
+from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream, Table
 from strandline.logical.plan import Map, Plan, TopRows
 from strandline.logical.schema import schema
 from strandline.runtime.expressions.compile import evaluate_columns
@@ -135,9 +135,11 @@ def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
 def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for stream in catalog:
         if isinstance(stream, DerivedStream):
-            kind = "view" if stream.is_view else "query"
+            kind = "query" if stream.word == "stream" else stream.word
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
+        if isinstance(stream, Table):
+            continue  # sys.tables has them
         learned = catalog.measured.get(stream.name.lower())
         measured = learned.rate if learned is not None else None
         counts: tuple[int, ...] = (0, 0, 0)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, Column
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
+from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream, Table
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
 from strandline.logical.schema import pass_on, rename, schema
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_INLINED: Final = 20_000
 
 
-def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
+def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
     plan, scope = bind_table(binder, tables[0])
     for table in tables[1:]:
@@ -39,7 +39,7 @@ def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Sc
     return plan, scope
 
 
-def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
+def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
     match table:
         case ast.StreamTable():
             return _stream_table(binder, table)
@@ -108,8 +108,11 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
             plan = Scan(stream.name, alias, columns, intervals, stream.changes)
             time = next((column.id for column in columns if column.name == stream.time_column), None)
             valid = validity(stream, columns, table)
-        case DerivedStream() if table.weighted:
+        case DerivedStream() | Table() if table.weighted:
             raise not_weighted(table)
+        case Table():
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
+            plan = Scan(stream.name, alias, columns, intervals=True, table=stream.kind)
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
             inlined = freshened(stream.plan, binder.ids.fresh)
