@@ -31,7 +31,14 @@ if TYPE_CHECKING:
 # The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
 StatementResult: TypeAlias = Query | TextTable | str | None
 # What EXPLAIN explains.
-Explained: TypeAlias = ast.Query | ast.QueryWithShedding | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+Explained: TypeAlias = (
+    ast.Query
+    | ast.QueryWithShedding
+    | ast.CreateStreamAs
+    | ast.CreateView
+    | ast.CreateMaterializedView
+    | ast.CreateSink
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +77,10 @@ class Statements:
                 self._create_derived_stream(statement)
             case ast.CreateView():
                 self._create_view(statement)
+            case ast.CreateTable() | ast.CreateTableAs() | ast.CreateMaterializedView():
+                raise _without_store(statement)
+            case ast.Insert() | ast.Update() | ast.Delete() | ast.Merge() | ast.Truncate():
+                raise _without_store(statement)
             case ast.Drop():
                 self._drop(statement)
             case ast.CreateSink():
@@ -111,7 +122,7 @@ class Statements:
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
                 name = named.name
-            case ast.CreateView(named, _, query):
+            case ast.CreateView(named, _, query) | ast.CreateMaterializedView(named, _, query):
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
@@ -241,6 +252,8 @@ class Statements:
         match what:
             case "STREAMS":
                 return show.show_streams(self._catalog)
+            case "TABLES":
+                return show.show_tables(self._catalog, {})
             case "VIEWS":
                 return show.show_views(self._catalog)
             case "SINKS":
@@ -256,6 +269,11 @@ class Statements:
     def _waiting(self) -> Sequence[BoundQuery]:
         """The queries that are going to be started."""
         return ()
+
+
+def _without_store(statement: ast.Statement) -> CatalogError:
+    hint = "Use CREATE STREAM and CREATE VIEW."
+    return CatalogError("this database keeps no tables", code="not-supported", hint=hint, span=statement.span)
 
 
 def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:

@@ -37,7 +37,7 @@ def show_streams(catalog: Catalog) -> TextTable:
     for stream in catalog:
         if isinstance(stream, BaseStream):
             rows.append((stream.name, "source", _columns(stream), shorten_line(show_source(stream.source), _WIDE)))
-        elif isinstance(stream, DerivedStream) and not stream.is_view:
+        elif isinstance(stream, DerivedStream) and not (stream.is_view or stream.is_materialized):
             rows.append((stream.name, "query", _columns(stream), shorten_line(stream.text, _WIDE)))
     return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
@@ -61,10 +61,10 @@ def show_table_kind(table: Table) -> str:
 
 
 def show_views(catalog: Catalog) -> TextTable:
-    """Every view: its columns and its query."""
-    views = (s for s in catalog if isinstance(s, DerivedStream) and s.is_view)
-    rows = [(view.name, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
-    return TextTable.text(("name", "columns", "definition"), rows)
+    """Every view, also materialized ones: its columns and its query."""
+    views = (s for s in catalog if isinstance(s, DerivedStream) and (s.is_view or s.is_materialized))
+    rows = [(view.name, view.word, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
+    return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
 def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = ()) -> TextTable:
@@ -108,6 +108,8 @@ def describe(stream: Stream) -> TextTable:
         facts += _table_facts(stream)
     else:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
+        if stream.keep_us is not None:
+            facts.append(("past", None, show_duration(stream.keep_us)))
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
@@ -150,7 +152,7 @@ def _kind(stream: Stream) -> str:
         return f"{show_table_kind(stream)} table"
     if isinstance(stream, BaseStream):
         return "stream from a source"
-    return "view" if stream.is_view else "stream from a query"
+    return "stream from a query" if stream.word == "stream" else stream.word
 
 
 def columns_of(stream: Stream) -> list[tuple[str, Type]]:

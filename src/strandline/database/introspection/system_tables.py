@@ -135,7 +135,7 @@ def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
 def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for stream in catalog:
         if isinstance(stream, DerivedStream):
-            kind = "view" if stream.is_view else "query"
+            kind = "query" if stream.word == "stream" else stream.word
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
         if isinstance(stream, Table):

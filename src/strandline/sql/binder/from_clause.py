@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_INLINED: Final = 20_000
 
 
-def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
+def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
     plan, scope = bind_table(binder, tables[0])
     for table in tables[1:]:
@@ -39,7 +39,7 @@ def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Sc
     return plan, scope
 
 
-def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
+def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
     match table:
         case ast.StreamTable():
             return _stream_table(binder, table)
