@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SYSTEM = "sys."  # prefix of the system tables
 
 Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
+TableKind: TypeAlias = Literal["changing", "constant", "temporal"]
 
 
 # Hidden column of every stream: the number of source rows that a row represents after sampling.
@@ -129,6 +130,7 @@ class BaseStream:
     feed: Feed | None = field(default=None, compare=False, repr=False)
     bad_input: BadInputPolicy = BadInputPolicy()
     changes: ChangeFeed | None = None
+    table: TableKind | None = None  # of the table whose log this is
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:
@@ -172,7 +174,38 @@ class DerivedStream:
         return "view" if self.is_view else "stream"
 
 
-Stream: TypeAlias = BaseStream | DerivedStream
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: rows that statements or a source change, as one history in recorded time.
+
+    A changing table is what its log says at each instant. A constant one is frozen when a query first starts. The rows
+    of a temporal one have periods. Without a source it is changed by statements.
+    """
+
+    word: ClassVar[str] = "table"
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    key: tuple[str, ...] = ()  # PRIMARY KEY, as spelled in columns; () for none
+    kind: TableKind = "changing"
+    retroactive: bool = True
+    source: ConnectorCall | None = None
+    time_column: str | None = None  # ORDERED BY (event time), or VALID FROM of a temporal table
+    end_column: str | None = None  # UNTIL of a temporal table
+    disorder_us: int = 0
+    idle_after_us: int | None = None  # of a feed with ORDERED BY
+    changes: ChangeFeed | None = None  # CHANGES IN op of a feed
+    keep_us: int | None = None  # KEEP 7 DAYS; None: the whole past is kept
+    directory: str = ""  # of its log
+
+    @property
+    def input(self) -> BaseStream:
+        """What pipelines read: the log of the table as a stream."""
+        return BaseStream(
+            self.name, self.columns, ConnectorCall("table", (self.directory,)), None, table=self.kind
+        )
+
+
+Stream: TypeAlias = BaseStream | DerivedStream | Table
 
 
 @dataclass(frozen=True, slots=True)
