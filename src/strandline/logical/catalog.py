@@ -200,9 +200,7 @@ class Table:
     @property
     def input(self) -> BaseStream:
         """What pipelines read: the log of the table as a stream."""
-        return BaseStream(
-            self.name, self.columns, ConnectorCall("table", (self.directory,)), None, table=self.kind
-        )
+        return BaseStream(self.name, self.columns, ConnectorCall("table", (self.directory,)), None, table=self.kind)
 
 
 Stream: TypeAlias = BaseStream | DerivedStream | Table

@@ -20,12 +20,12 @@ import pyarrow as pa
 from strandline.core.durable import DIGEST_LENGTH, digest
 from strandline.core.temporal import Instant
 from strandline.core.types import Type, arrow_type
+from strandline.runtime.kernels.batch import FROM, UNTIL
 
 FORMAT: Final = 1
 ALIGNMENT: Final = 64
 MOST_HEADER_BYTES: Final = 2**24  # a longer line is no header
 ID, GIVEN = "@id", "@given"
-FROM_COLUMN, UNTIL_COLUMN = "@from", "@until"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def padded(size: int) -> int:
 def log_schema(columns: Sequence[tuple[str, Type]]) -> pa.Schema:
     """The columns of a log: the payload, the position of the insertion, the interval, and whether τ was given."""
     payload = [pa.field(name, arrow_type(kind)) for name, kind in columns]
-    numbers = [pa.field(name, pa.int64()) for name in (ID, FROM_COLUMN, UNTIL_COLUMN)]
+    numbers = [pa.field(name, pa.int64()) for name in (ID, FROM, UNTIL)]
     return pa.schema([*payload, *numbers, pa.field(GIVEN, pa.bool_())])
 
 
@@ -85,7 +85,7 @@ def encode_rows(frame: pl.DataFrame, schema: pa.Schema) -> pa.Buffer:
 
 def encode_block(start: int, rows: int, body: pa.Buffer, facts: BlockFacts, before: str) -> tuple[bytes, str]:
     """The header of a block, and the digest of the chain up to it."""
-    own_digest = digest(body)
+    own_digest = digest(memoryview(body))
     values = [FORMAT, start, rows, body.size, own_digest, facts.last, facts.marks, facts.feed, before]
     content = json.dumps(values, separators=(",", ":")).encode()
     own = digest(content)
