@@ -1,1 +1,1 @@
-"""Tables: their logs in recorded time, their content, and their changes as the input of pipelines."""
+"""Tables: their log of changes in recorded time, their current content, and the statements that change them."""

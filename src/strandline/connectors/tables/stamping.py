@@ -1,0 +1,64 @@
+"""Changes with their instants and positions: the rows of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.tables.blocks import GIVEN, ID
+from strandline.connectors.tables.content import RowChanges
+from strandline.core.temporal import OPEN, Instant
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather
+
+
+@dataclass(frozen=True, slots=True)
+class StampedChanges:
+    """Changes of some statements: for the content, with ids, and as rows of the log, in its order."""
+
+    changes: RowChanges
+    log_rows: pl.DataFrame
+
+
+def stamp(changes: RowChanges, at: Instant, given: bool, position: int) -> StampedChanges:
+    """Changes of one statement, which share an instant: what ends comes before what begins."""
+    deleted, inserted = changes.deleted, changes.inserted
+    ids = position + deleted.height + np.arange(inserted.height)
+    begun = _begun(inserted, ids, np.full(inserted.height, at))
+    parts = [_log_rows(frame, until, given) for frame, until in ((deleted, at), (begun, OPEN)) if frame.height]
+    rows = parts[0] if len(parts) == 1 else pl.concat(parts) if parts else _log_rows(deleted, at, given)
+    return StampedChanges(RowChanges(begun, deleted), rows)
+
+
+def stamp_several(
+    changes: RowChanges, deleted_by: Index, inserted_by: Index, instants: Times, position: int
+) -> StampedChanges:
+    """Changes of several statements that were evaluated together: each row has the number of its statement, and each
+    statement its instant by the clock."""
+    deleted, inserted = changes.deleted, changes.inserted
+    order = np.argsort(np.concatenate([2 * deleted_by, 2 * inserted_by + 1]), kind="stable")
+    places = np.empty(len(order), np.int64)
+    places[order] = np.arange(len(order))
+    begun = _begun(inserted, position + places[deleted.height :], instants[inserted_by])
+    ended = deleted.with_columns(pl.Series(UNTIL, instants[deleted_by]), pl.lit(False).alias(GIVEN))
+    rows = pl.concat([ended, _log_rows(begun, OPEN, False)]) if deleted.height else _log_rows(begun, OPEN, False)
+    return StampedChanges(RowChanges(begun, deleted), rows if _is_in_order(order) else gather(rows, order))
+
+
+def join_log_rows(parts: Sequence[StampedChanges]) -> pl.DataFrame:
+    frames = [part.log_rows for part in parts]
+    return frames[0] if len(frames) == 1 else pl.concat(frames)
+
+
+def _begun(inserted: pl.DataFrame, ids: Index, instants: Times) -> pl.DataFrame:
+    return inserted.with_columns(pl.Series(ID, ids), pl.Series(FROM, instants))
+
+
+def _log_rows(rows: pl.DataFrame, until: Instant, given: bool) -> pl.DataFrame:
+    return rows.with_columns(pl.lit(until, pl.Int64).alias(UNTIL), pl.lit(given).alias(GIVEN))
+
+
+def _is_in_order(order: Index) -> bool:
+    return bool((order[1:] > order[:-1]).all())
