@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from itertools import accumulate
 from random import Random
 
 import polars as pl
 
-from strandline.connectors.tables.log import CEASED, ID, SINCE
+from strandline.connectors.tables.blocks import CEASED, ID, SINCE
 from strandline.connectors.tables.source import TableSource
 from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.core.types import INT, VARCHAR, Column, Type
@@ -58,22 +57,12 @@ QUERIES = (
 WINDOWS = ("", "[RANGE 6 MICROSECONDS]", "[RANGE UNBOUNDED]", "[ROWS 2]", "[RANGE 6 MICROSECONDS SLIDE 3 MICROSECONDS]")
 
 
-@dataclass
-class MemoryLog:
-    """The log of a table, in memory."""
-
-    rows: pl.DataFrame
-
-    def read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        return self.rows.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])
-
-
 class MemoryTable(TableSource):
     """A table whose changes are made visible batch by batch; `promises` has what each batch is told."""
 
-    def __init__(self, table: Table, log: MemoryLog, reaches: list[int], times: list[Instant]) -> None:
+    def __init__(self, table: Table, log: pl.DataFrame, reaches: list[int], times: list[Instant]) -> None:
         super().__init__(table.input, None)
-        self.log = log  # type: ignore[assignment]
+        self.log = log
         self.reaches, self.times = reaches, times
         self.reach = reaches.pop(0)
         self.promised: Instant = ALWAYS
@@ -93,6 +82,9 @@ class MemoryTable(TableSource):
 
     def rows_left(self, position: int) -> int | None:
         return None
+
+    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        return self.log.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])
 
 
 def draw_table(dice: Random, name: str) -> tuple[Table, pl.DataFrame]:
@@ -117,7 +109,7 @@ def draw_table(dice: Random, name: str) -> tuple[Table, pl.DataFrame]:
     shape = frame_schema(tuple(Column(n, n, kind) for n, kind in COLUMNS.items()))
     times = dict.fromkeys((ID, FROM, UNTIL, SINCE, CEASED), pl.Int64())
     frame = pl.DataFrame(rows, schema={"k": shape["k"], "v": shape["v"], **times}, orient="row")
-    return Table(name, tuple(COLUMNS.items())), frame
+    return Table(name, tuple(COLUMNS.items()), directory=name), frame
 
 
 def elements(frame: pl.DataFrame, base: int) -> tuple[Element, ...]:
@@ -191,7 +183,7 @@ def run_with_tables(
             reaches = [base, base, *sorted(dice.randrange(base, frame.height + 1) for _ in range(4))]
             changed = frame.select(pl.when(pl.col(UNTIL) == OPEN).then(FROM).otherwise(UNTIL)).to_series().to_list()
             reaches.append(frame.height)
-            sources[table.name] = MemoryTable(table, MemoryLog(frame), reaches, changed)
+            sources[table.name] = MemoryTable(table, frame, reaches, changed)
     running = RunningPipeline(pipeline, batch_rows=dice.choice((2, 1000)))
     sent, begin, answer = ResultBuffer(schema(plan), None), running.metrics.watermark("q"), Answer()
     run = LocalRun(running, sources=sources, tasks=cut.shards * len(sources))

@@ -25,7 +25,10 @@ from strandline.runtime.kernels.batch import FROM, UNTIL
 FORMAT: Final = 1
 ALIGNMENT: Final = 64
 MOST_HEADER_BYTES: Final = 2**24  # a longer line is no header
-ID, GIVEN = "@id", "@given"
+ID = "@id"
+# Start and end of an element for a query that begins after the change: a change by the clock counts as if it had been
+# made at the last given time before it, or always.
+SINCE, CEASED = "@since", "@ceased"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,11 @@ def padded(size: int) -> int:
 
 
 def log_schema(columns: Sequence[tuple[str, Type]]) -> pa.Schema:
-    """The columns of a log: the payload, the position of the insertion, the interval, and whether τ was given."""
+    """The columns of a log: the payload, the position of the insertion, the interval, and the interval for queries that
+    begin later."""
     payload = [pa.field(name, arrow_type(kind)) for name, kind in columns]
-    numbers = [pa.field(name, pa.int64()) for name in (ID, FROM, UNTIL)]
-    return pa.schema([*payload, *numbers, pa.field(GIVEN, pa.bool_())])
+    numbers = [pa.field(name, pa.int64()) for name in (ID, FROM, UNTIL, SINCE, CEASED)]
+    return pa.schema([*payload, *numbers])
 
 
 def encode_rows(frame: pl.DataFrame, schema: pa.Schema) -> pa.Buffer:

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import polars as pl
 
-from strandline.connectors.tables.blocks import ID
+from strandline.connectors.tables.blocks import ID, SINCE
 from strandline.connectors.tables.key_index import KeyIndex
 from strandline.logical.expressions import Expression, columns_of
 from strandline.runtime.expressions.compile import filter_frame
@@ -68,7 +68,7 @@ class TableContent:
     """
 
     def __init__(self, schema: dict[str, pl.DataType], key: Sequence[str]) -> None:
-        self.schema = {**schema, ID: pl.Int64(), FROM: pl.Int64()}
+        self.schema = {**schema, ID: pl.Int64(), FROM: pl.Int64(), SINCE: pl.Int64()}
         self.key = list(key)
         self.columns = list(schema)
         self._chunks: list[RowChunk] = []

@@ -57,10 +57,13 @@ class CommitGroup:
     content is as before. A statement that cannot be evaluated fails alone.
     """
 
-    def __init__(self, table: Table, content: TableContent, log: TableLog, promised: Instant, now: Instant) -> None:
+    def __init__(
+        self, table: Table, content: TableContent, log: TableLog, promised: Instant, since: Instant, now: Instant
+    ) -> None:
         self.table, self.content, self.log = table, content, log
         self.floor, self.now = promised, now
         self.last, self.position = log.last, log.reach
+        self.since = since
         self.marks: dict[str, None] = {}
         self.feed: str | None = None
         self._stamped: list[StampedChanges] = []
@@ -112,7 +115,8 @@ class CommitGroup:
         try:
             at = self._instant(request.at)
             changes = evaluate(request.statement, self.content, self.table)
-            stamped = stamp(changes, at, request.at is not None, self.position)
+            since = self.since if request.at is None else at
+            stamped = stamp(changes, at, since, self.position)
         except Exception as error:
             request.error = error
             request.done.set()
@@ -122,6 +126,7 @@ class CommitGroup:
         if request.feed is not None:
             self.feed = request.feed
         self._take(stamped, at)
+        self.since = since
         counts = changes.inserted.height, changes.deleted.height
         self._evaluated.append((request, CommittedChange(*counts, at, self.position)))
 
@@ -158,7 +163,7 @@ class CommitGroup:
         deleted_by = self._statements_of(changes.deleted, rows, numbers)
         begin = self._instant(None)
         instants = begin + np.arange(len(run))
-        stamped = stamp_several(changes, deleted_by, numbers, instants, self.position)
+        stamped = stamp_several(changes, deleted_by, numbers, instants, self.since, self.position)
         position = self.position
         self._take(stamped, int(instants[-1]))
         inserted = np.bincount(numbers, minlength=len(run)).tolist()
@@ -186,7 +191,7 @@ class CommitGroup:
 
     def _no_rows(self) -> pl.DataFrame:
         nothing = RowChanges(pl.DataFrame(schema=self.content.schema), pl.DataFrame(schema=self.content.schema))
-        return stamp(nothing, self.last, False, self.position).log_rows
+        return stamp(nothing, self.last, self.since, self.position).log_rows
 
 
 def _runs(requests: Sequence[CommitRequest]) -> Iterator[list[CommitRequest]]:

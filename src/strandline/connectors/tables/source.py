@@ -9,10 +9,11 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source
-from strandline.connectors.tables.log import CEASED, ID, SINCE, TableLog
+from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
+from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
-from strandline.core.errors import Span
+from strandline.core.errors import Span, damaged
 from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
@@ -26,7 +27,8 @@ class TableSource(Source):
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)
         self.path = Path(str(stream.source.arguments[0]))
-        self.log = TableLog(self.path)
+        self._nothing = pl.DataFrame(log_schema(stream.columns).empty_table())
+        self.reader = LogReader(self.path, log_schema(stream.columns))
 
     def check(self, span: Span | None) -> None:
         return
@@ -48,7 +50,8 @@ class TableSource(Source):
         return find_open_table(self.path).reach - position
 
     def verify(self, position: int, seal: str) -> None:
-        self.log.verify(position)
+        if find_open_table(self.path).reach < position:
+            raise damaged(self.path)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         raise AssertionError("the changes of a table are read with the end of its log when the query began")
@@ -58,17 +61,23 @@ class TableSource(Source):
         end of the log when the query began, see `_read_base`."""
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
-            parts.append(_elements(self.log.read(max(start, base), end, columns), base))
+            parts.append(_elements(self._read(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""
-        rows = self.log.read(0, end, columns)
+        rows = self._read(0, end, columns)
         is_end = times(rows, UNTIL) != OPEN
         is_live = ~is_end
         is_live[_ids(rows)[is_end]] = False
         live = _elements(rows, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         return live.filter(pl.Series(is_live))
+
+    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The changes between two positions: some columns of the payload, and what the log says of each."""
+        names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
+        parts = [part.select(names) for part in self.reader.read(start, end)]
+        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
 
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
@@ -76,13 +85,13 @@ class TableSource(Source):
         Changes by the clock count as if they had been made when the last given time before them was, or always: what
         they have ended was never there.
         """
-        changes = self.log.read(start, base, frozenset())
+        changes = self._read(start, base, frozenset())
         ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
         until = np.full(base - start, OPEN, np.int64)
         mine = is_end & (ids >= start)
         until[ids[mine] - start] = times(changes, CEASED)[mine]
         until = until[: end - start]
-        rows = _elements(self.log.read(start, end, columns), base)
+        rows = _elements(self._read(start, end, columns), base)
         is_element = ~is_end[: end - start] & (times(rows, FROM) < until)
         has_ended = is_element & (until != OPEN)
         ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(has_ended))

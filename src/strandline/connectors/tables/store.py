@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from strandline.connectors.tables import declaration, errors
-from strandline.connectors.tables.bases import load_content, read_base
-from strandline.connectors.tables.blocks import log_schema
+from strandline.connectors.tables.bases import TableBase, load_content, read_base
+from strandline.connectors.tables.blocks import CEASED, SINCE, log_schema
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
 from strandline.connectors.tables.log import LogReader, TableLog, read_head
@@ -24,8 +24,9 @@ from strandline.core.durable import digest
 from strandline.core.errors import CheckpointError
 from strandline.core.faults import explain_fault
 from strandline.core.lease import Lease
-from strandline.core.temporal import BEFORE_ALL, LATEST, SECOND, Instant
-from strandline.logical.catalog import Table
+from strandline.core.temporal import ALWAYS, BEFORE_ALL, LATEST, OPEN, SECOND, Instant
+from strandline.logical.catalog import StreamStatistics, Table
+from strandline.runtime.kernels.batch import UNTIL
 
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
 Clock: TypeAlias = Callable[[], Instant]
@@ -56,6 +57,7 @@ class TableStore:
         self._schema = log_schema(table.columns)
         self._content = TableContent(payload_schema(table), table.key)
         self._marks: dict[str, None] = {}
+        self._since: Instant = ALWAYS  # the last given time of a change
         self._feed: str | None = None
         self._queue: list[CommitRequest | _Turn] = []
         self._wake = threading.Condition()
@@ -142,6 +144,13 @@ class TableStore:
         with self._reading:
             return list(self._reader.read(start, end))
 
+    def statistics(self) -> StreamStatistics:
+        """Statistics for the planner: about one change per second, so that the number of rows is the mean length; the
+        columns of the key have as many values as there are rows."""
+        rows = float(max(self.row_count, 1))
+        values = dict.fromkeys(self.table.key, rows) if len(self.table.key) == 1 else {}
+        return StreamStatistics(rate=1.0, length=rows, values=values)
+
     # Closing
 
     def close(self) -> None:
@@ -188,7 +197,7 @@ class TableStore:
 
     def _commit(self, requests: list[CommitRequest]) -> None:
         while requests:
-            group = CommitGroup(self.table, self._content, self._log, self._promised, self.clock())
+            group = CommitGroup(self.table, self._content, self._log, self._promised, self._since, self.clock())
             try:
                 self._lease.check()
                 count = group.evaluate(requests, self._marks)
@@ -200,7 +209,7 @@ class TableStore:
                         request.error = error
                         request.done.set()
                 return
-            self._reach = self._log.reach
+            self._reach, self._since = self._log.reach, group.since
             self._marks |= group.marks
             self._feed = group.feed if group.feed is not None else self._feed
             group.finish()
@@ -248,9 +257,19 @@ class TableStore:
             self._feed = facts.feed if facts.feed is not None else self._feed
         reader = LogReader(self.directory, self._schema)
         load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
+        self._since = _last_given(base, reader, log)
         if identity is None:
             declaration.write_declaration(self.table, self.directory, log.identity)
         return log
+
+
+def _last_given(base: TableBase | None, reader: LogReader, log: TableLog) -> Instant:
+    """The last given time of a change, or `ALWAYS`: what the last row of the log has, or the latest of the base."""
+    if log.reach > log.first:
+        row = next(reader.read(log.reach - 1, log.reach)).row(-1, named=True)
+        return int(row[SINCE] if row[UNTIL] == OPEN else row[CEASED])
+    latest = None if base is None else base.rows.get_column(SINCE).max()
+    return ALWAYS if latest is None else int(latest)  # type: ignore[arg-type]
 
 
 def _acquire(table: Table, directory: Path) -> Lease:
@@ -274,6 +293,13 @@ def open_table(table: Table, clock: Clock = wall_clock) -> TableStore:
             return store
         store = _stores[path] = TableStore(table, clock)
         return store
+
+
+def find_open_table(directory: Path) -> TableStore:
+    """The store of a directory that this process has opened."""
+    store = _stores.get(directory.absolute())
+    assert store is not None, "a database opens its tables before it plans queries over them"
+    return store
 
 
 _stores: dict[Path, TableStore] = {}
