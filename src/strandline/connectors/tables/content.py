@@ -93,9 +93,7 @@ class TableContent:
     def _matching(self, predicate: Expression) -> Iterator[pl.DataFrame]:
         names = sorted(columns_of(predicate))
         for chunk in self._chunks:
-            rows = (
-                chunk.frame.select(names).with_row_index(_ROW) if names else chunk.frame.select(ID).with_row_index(_ROW)
-            )
+            rows = chunk.frame.select(names or ID).with_row_index(_ROW)
             found = filter_frame(rows, predicate).get_column(_ROW).to_numpy().astype(np.int64)
             found = found[chunk.live[found]]
             if len(found):
@@ -147,8 +145,8 @@ class TableContent:
                 self._chunks.append(chunk)
                 self.row_count += chunk.live_rows
                 if self._index is not None:
-                    rows = chunk.live_frame().select(*self.key, ID)
-                    self._index.add(hash_rows(rows, self.key), rows.get_column(ID).to_numpy())
+                    keys = chunk.live_frame().select(*self.key, ID)
+                    self._index.add(hash_rows(keys, self.key), keys.get_column(ID).to_numpy())
         self._restart()
 
     def apply(self, changes: RowChanges) -> None:

@@ -18,7 +18,7 @@ from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
 from strandline.logical.catalog import Table
-from strandline.logical.expressions import Expression
+from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import Index, gather
@@ -135,7 +135,7 @@ def _repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
     """The first key that comes a second time; None if there is none."""
     if keys.height < 2:
         return None
-    codes, first = group_codes(keys, table.key)
+    _, first = group_codes(keys, table.key)
     if len(first) == keys.height:
         return None
     again = np.ones(keys.height, np.bool_)
@@ -179,7 +179,7 @@ def _without_repetitions(statement: InsertRows, table: Table, repeated: pl.DataF
         raise errors.duplicate_key(table, repeated, "The rows of the statement have the key twice.")
     rows = statement.rows
     backwards = statement.on_conflict == "update"
-    codes, first = group_codes(rows.reverse() if backwards else rows, table.key)
+    _, first = group_codes(rows.reverse() if backwards else rows, table.key)
     return gather(rows, np.sort(rows.height - 1 - first if backwards else first))
 
 
@@ -202,8 +202,6 @@ def _upsert(
 
 
 def _whole_row(table: Table) -> Assignments:
-    from strandline.logical.expressions import ColumnRef
-
     return tuple((name, ColumnRef(incoming(name), kind)) for name, kind in table.columns)
 
 

@@ -12,9 +12,8 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from strandline.connectors.tables import declaration, errors
+from strandline.connectors.tables import blocks, declaration, errors
 from strandline.connectors.tables.bases import load_content, read_base
-from strandline.connectors.tables.blocks import log_schema
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
 from strandline.connectors.tables.log import LogReader, TableLog, read_head
@@ -53,7 +52,7 @@ class TableStore:
         self.table, self.clock = table, clock
         self.directory = Path(table.directory)
         self.users = 1
-        self._schema = log_schema(table.columns)
+        self.log_schema = blocks.log_schema(table.columns)
         self._content = TableContent(payload_schema(table), table.key)
         self._marks: dict[str, None] = {}
         self._feed: str | None = None
@@ -66,8 +65,8 @@ class TableStore:
         except BaseException:
             self._lease.release()
             raise
-        self._reader, self._reading = LogReader(self.directory, self._schema), threading.Lock()
-        self._reach = self._log.reach
+        self._reader, self._reading = LogReader(self.directory, self.log_schema), threading.Lock()
+        self._reach, self._row_count = self._log.reach, self._content.row_count
         self._promised = self._log.reserved
         self._thread = threading.Thread(target=self._run, name=f"strandline-table-{table.name}", daemon=True)
         self._thread.start()
@@ -81,7 +80,7 @@ class TableStore:
 
     @property
     def row_count(self) -> int:
-        return self._content.row_count
+        return self._row_count
 
     @property
     def feed_position(self) -> str | None:
@@ -200,7 +199,7 @@ class TableStore:
                         request.error = error
                         request.done.set()
                 return
-            self._reach = self._log.reach
+            self._reach, self._row_count = self._log.reach, self._content.row_count
             self._marks |= group.marks
             self._feed = group.feed if group.feed is not None else self._feed
             group.finish()
@@ -238,15 +237,15 @@ class TableStore:
     def _open(self) -> TableLog:
         """Resume, or begin, the log; the content is what it says."""
         identity = declaration.check_declaration(self.table, self.directory)
-        log = TableLog(self.directory, self._schema, identity or declaration.new_identity())
+        log = TableLog(self.directory, self.log_schema, identity or declaration.new_identity())
         head = read_head(self.directory)
-        base = read_base(self.directory, head.first, self._schema) if head is not None and head.first else None
+        base = read_base(self.directory, head.first, self.log_schema) if head is not None and head.first else None
         for facts in ([base.block.facts] if base is not None else []) + [
             block.facts for block in log.open(None if base is None else base.block)
         ]:
             self._marks |= dict.fromkeys(facts.marks)
             self._feed = facts.feed if facts.feed is not None else self._feed
-        reader = LogReader(self.directory, self._schema)
+        reader = LogReader(self.directory, self.log_schema)
         load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
         if identity is None:
             declaration.write_declaration(self.table, self.directory, log.identity)
