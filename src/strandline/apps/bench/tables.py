@@ -54,13 +54,13 @@ def _seconds(work: Callable[[], object]) -> float:
 def _upserts_per_second(store: TableStore, keys: int) -> float:
     """Single-row upserts of random keys from several threads at once."""
     counts = [0] * THREADS
+    drawn = _rows(np.random.default_rng(1).integers(0, keys, THREADS * 1000))
+    rows = [drawn.slice(number, 1) for number in range(drawn.height)]
     end = time.perf_counter() + SECONDS
 
     def upsert(number: int) -> None:
-        draw = np.random.default_rng(number)
-        rows = [_rows(draw.integers(0, keys, 1)) for _ in range(1000)]
         while time.perf_counter() < end:
-            store.commit(InsertRows(rows[counts[number] % len(rows)], "update"))
+            store.commit(InsertRows(rows[(number * 1000 + counts[number]) % len(rows)], "update"))
             counts[number] += 1
 
     threads = [threading.Thread(target=upsert, args=(number,)) for number in range(THREADS)]

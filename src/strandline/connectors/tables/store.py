@@ -17,7 +17,7 @@ from strandline.connectors.tables.bases import load_content, read_base
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
 from strandline.connectors.tables.log import LogReader, TableLog, read_head
-from strandline.connectors.tables.rows import conform_keys, conform_rows, payload_schema
+from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
 from strandline.connectors.tables.statements import InsertRows, ReplaceContent, TableStatement
 from strandline.core.durable import digest
 from strandline.core.errors import CheckpointError
@@ -26,6 +26,7 @@ from strandline.core.lease import Lease
 from strandline.core.temporal import BEFORE_ALL, LATEST, SECOND, Instant
 from strandline.logical.catalog import Table
 
+SIBLINGS_SECONDS: Final = 0.0005
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -53,7 +54,8 @@ class TableStore:
         self.directory = Path(table.directory)
         self.users = 1
         self.log_schema = blocks.log_schema(table.columns)
-        self._content = TableContent(payload_schema(table), table.key)
+        self._payload = payload_schema(table)
+        self._content = TableContent(self._payload, table.key)
         self._marks: dict[str, None] = {}
         self._feed: str | None = None
         self._queue: list[CommitRequest | _Turn] = []
@@ -163,13 +165,17 @@ class TableStore:
     # The thread
 
     def _run(self) -> None:
+        siblings = 0  # as many threads may come again at once: to wait for them makes one group of two
         while True:
             with self._wake:
                 while not self._queue and not self._is_closing:
                     self._wake.wait()
+                if len(self._queue) < siblings:
+                    self._wake.wait_for(lambda count=siblings: len(self._queue) >= count, SIBLINGS_SECONDS)  # type: ignore[misc]
                 waiting, self._queue = self._queue, []
             if not waiting:
                 return
+            siblings = len(waiting)
             self._serve(waiting)
 
     def _serve(self, waiting: list[CommitRequest | _Turn]) -> None:
@@ -224,8 +230,8 @@ class TableStore:
 
     def _conformed(self, statement: TableStatement) -> TableStatement:
         if isinstance(statement, InsertRows | ReplaceContent):
-            rows = conform_rows(self.table, statement.rows)
-            return statement if rows is statement.rows else replace(statement, rows=rows)
+            if not has_schema(statement.rows, self._payload):
+                return replace(statement, rows=conform_rows(self.table, statement.rows))
         return statement
 
     @property
