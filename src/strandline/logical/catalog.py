@@ -273,12 +273,16 @@ class Catalog:
             message = f'the name "{stream.name}" is reserved for system tables'
             hint = "Names that begin with sys. are reserved; choose another name."
             raise CatalogError(message, code="system-table", hint=hint, span=span)
-        existing = self._streams.get(stream.name.lower())
+        self.refuse_taken(stream.name, span)
+        self._streams[stream.name.lower()] = stream
+
+    def refuse_taken(self, name: str, span: Span | None = None) -> None:
+        """Refuse a name that something has already."""
+        existing = self._streams.get(name.lower())
         if existing is not None:
             message = f'{existing.word} "{existing.name}" already exists'
             hint = f"Choose another name, or DROP {existing.word.upper()} {existing.name} first."
             raise CatalogError(message, code="stream-exists", hint=hint, span=span)
-        self._streams[stream.name.lower()] = stream
 
     def add_function(self, function: Definition) -> None:
         if function.name in self.functions:

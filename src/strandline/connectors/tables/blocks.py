@@ -79,12 +79,11 @@ def log_schema(columns: Sequence[tuple[str, Type]]) -> pa.Schema:
 
 def encode_rows(frame: pl.DataFrame, schema: pa.Schema) -> pa.Buffer:
     """Rows as one Arrow record batch."""
-    table = frame.select(schema.names).to_arrow()
-    if table.schema != schema:
-        table = table.cast(schema)
-    batches = table.combine_chunks().to_batches()
-    batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema)
-    return batch.serialize()
+    columns = [frame.get_column(name).to_arrow() for name in schema.names]
+    typed = [
+        column.cast(kind) if column.type != kind else column for column, kind in zip(columns, schema.types, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(typed, schema=schema).serialize()
 
 
 def encode_block(start: int, rows: int, body: pa.Buffer, facts: BlockFacts, before: str) -> tuple[bytes, str]:

@@ -12,14 +12,13 @@ import polars as pl
 
 from strandline.connectors.tables import errors
 from strandline.connectors.tables.blocks import ID, BlockFacts
-from strandline.connectors.tables.content import RowChanges, TableContent
+from strandline.connectors.tables.content import RowChanges, TableContent, stack_rows
 from strandline.connectors.tables.log import TableLog
 from strandline.connectors.tables.stamping import StampedChanges, join_log_rows, stamp, stamp_several
 from strandline.connectors.tables.statements import InsertRows, TableStatement, evaluate
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import EARLIEST, LATEST, Instant
 from strandline.logical.catalog import Table
-from strandline.runtime.kernels.grouping import group_codes
 
 MOST_GROUP_ROWS: Final = 2**20  # a group ends with the statement that reaches so many changes
 _SMALL_ROWS: Final = 1000  # insertions of more rows are evaluated alone
@@ -147,23 +146,20 @@ class CommitGroup:
         have another effect."""
         statements = [request.statement for request in run]
         frames = [statement.rows for statement in statements if isinstance(statement, InsertRows)]
-        rows = pl.concat(frames, rechunk=True)
+        rows = stack_rows(frames, self.content.schema)
         numbers = np.repeat(np.arange(len(run)), [frame.height for frame in frames])
-        key = self.table.key
-        if key and len(group_codes(rows, key)[1]) < rows.height:
-            return False
         first = statements[0]
         assert isinstance(first, InsertRows), "a run of insertions"
         try:
             changes = evaluate(InsertRows(rows, first.on_conflict), self.content, self.table)
         except StrandlineError:
             return False  # one of them fails, the others do not
-        if changes.inserted.height < rows.height:  # some were left out
+        if changes.inserted.height < rows.height:  # some have the same key, or one that is there
             return False
-        deleted_by = self._statements_of(changes.deleted, rows, numbers)
+        deleted_by = numbers[:0] if changes.replaced_by is None else numbers[changes.replaced_by]
         begin = self._instant(None)
         instants = begin + np.arange(len(run))
-        stamped = stamp_several(changes, deleted_by, numbers, instants, self.since, self.position)
+        stamped = stamp_several(changes, numbers, deleted_by, instants, self.since, self.position)
         position = self.position
         self._take(stamped, int(instants[-1]))
         inserted = np.bincount(numbers, minlength=len(run)).tolist()
@@ -174,14 +170,6 @@ class CommitGroup:
             self._evaluated.append((request, CommittedChange(inserted[number], deleted[number], at, position)))
         return True
 
-    def _statements_of(self, deleted: pl.DataFrame, rows: pl.DataFrame, numbers: np.ndarray) -> np.ndarray:
-        """The statement whose row replaces each deleted one: that with its key."""
-        if not deleted.height:
-            return np.zeros(0, np.int64)
-        keys = pl.concat([rows.select(self.table.key), deleted.select(self.table.key)], rechunk=True)
-        codes, first = group_codes(keys, self.table.key)
-        return numbers[first[codes[rows.height :]]]
-
     def _take(self, stamped: StampedChanges, at: Instant) -> None:
         if stamped.log_rows.height:
             self.content.apply(stamped.changes)
@@ -190,7 +178,8 @@ class CommitGroup:
             self.last = at
 
     def _no_rows(self) -> pl.DataFrame:
-        nothing = RowChanges(pl.DataFrame(schema=self.content.schema), pl.DataFrame(schema=self.content.schema))
+        schema = self.content.schema
+        nothing = RowChanges(pl.DataFrame(schema=schema).select(self.content.columns), pl.DataFrame(schema=schema))
         return stamp(nothing, self.last, self.since, self.position).log_rows
 
 

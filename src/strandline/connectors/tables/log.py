@@ -1,9 +1,9 @@
 """Log of a table's changes: appended in groups, synced before it is acknowledged, read between positions.
 
 A position is a number of rows. Blocks lie in files named by the position of their first row; a file is closed when it
-has `SEGMENT_BYTES`. The file `head` has the end of the acknowledged blocks with the digest of the chain, and the instant
-up to which the table may have promised to stay as it is. A gap up to the head is damage; what follows the head was
-interrupted: whole blocks count, the rest is truncated.
+has `SEGMENT_BYTES`. The file `head` has the end of the acknowledged blocks with the digest of the chain, and the
+instant up to which the table may have promised to stay as it is. A gap up to the head is damage; what follows the head
+was interrupted: whole blocks count, the rest is truncated.
 
 One process writes (`TableLog`), any may read (`LogReader`).
 """
@@ -167,9 +167,9 @@ class TableLog:
                 retained.append(block)
                 self.reach, self.digest, self.last = block.end, block.digest, block.facts.last
                 self._size = block.file_end
-                if self.reach == head.reach and start == head.segment and self._size == head.size:
-                    if self.digest != head.digest:
-                        raise damaged(path, self._head.path)
+                is_head = (self.reach, start, self._size) == (head.reach, head.segment, head.size)
+                if is_head and self.digest != head.digest:
+                    raise damaged(path, self._head.path)
             if start == head.segment and self._size < head.size:
                 raise damaged(path, self._head.path)
             self._truncate(path, start == starts[-1])
@@ -186,7 +186,8 @@ class TableLog:
         os.truncate(path, self._size)
 
     def append(self, frame: pl.DataFrame, facts: BlockFacts) -> None:
-        """Append a block; it is on disk, and so is the head, when this returns. After a failure the log is as before."""
+        """Append a block; it is on disk, and so is the head, when this returns. After a failure the log is as it
+        was."""
         if self._file is None or self._is_broken:
             raise OSError("the log is closed")
         body = blocks.encode_rows(frame, self.schema)

@@ -61,7 +61,8 @@ def _equalities(content: TableContent, condition: Expression) -> dict[str, Expre
         if not isinstance(conjunct, Call) or conjunct.function != "=":
             continue
         for column, other in (conjunct.arguments, conjunct.arguments[::-1]):
-            if isinstance(column, ColumnRef) and column.id in own and other.type == column.type:
-                if not columns_of(other) & own:
-                    found.setdefault(column.id, other)
+            if not isinstance(column, ColumnRef) or column.id not in own or other.type != column.type:
+                continue
+            if not columns_of(other) & own:
+                found.setdefault(column.id, other)
     return found

@@ -17,11 +17,16 @@ def payload_schema(table: Table) -> dict[str, pl.DataType]:
     return {name: polars_type(kind) for name, kind in table.columns}
 
 
+def has_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> bool:
+    """True if a frame has exactly these columns. Comparing schemas as such takes longer than a few rows."""
+    return frame.columns == list(schema) and frame.dtypes == list(schema.values())
+
+
 def conform_rows(table: Table, rows: Any) -> pl.DataFrame:
     """Rows of Python, Arrow, Polars or pandas with the columns of a table in their declared types; an error if a value
     does not convert: a statement is there as a whole or not at all."""
     schema = payload_schema(table)
-    if isinstance(rows, pl.DataFrame) and rows.schema == schema:
+    if isinstance(rows, pl.DataFrame) and has_schema(rows, schema):
         return rows
     arrow = to_table(rows, list(schema), lambda what: errors.unfit_rows(table, what))
     chunk = conform(pl.DataFrame(arrow), table.input, f"rows of {table.name}", 1)

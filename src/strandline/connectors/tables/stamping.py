@@ -28,14 +28,12 @@ def stamp(changes: RowChanges, at: Instant, since: Instant, position: int) -> St
     deleted, inserted = changes.deleted, changes.inserted
     ids = position + deleted.height + np.arange(inserted.height)
     begun = _begun(inserted, ids, np.full(inserted.height, at), since)
-    both = (_log_rows(deleted, at, since), _log_rows(begun, OPEN, OPEN))
-    parts = [rows for rows in both if rows.height]
-    rows = parts[0] if len(parts) == 1 else pl.concat(parts) if parts else both[0]
-    return StampedChanges(RowChanges(begun, deleted), rows)
+    rows = _log_rows(deleted, np.full(deleted.height, at), since)
+    return StampedChanges(RowChanges(begun, deleted), rows.vstack(_log_rows(begun, _open(begun), OPEN)))
 
 
 def stamp_several(
-    changes: RowChanges, deleted_by: Index, inserted_by: Index, instants: Times, since: Instant, position: int
+    changes: RowChanges, inserted_by: Index, deleted_by: Index, instants: Times, since: Instant, position: int
 ) -> StampedChanges:
     """Changes of several statements that were evaluated together: each row has the number of its statement, and each
     statement its instant by the clock."""
@@ -44,27 +42,29 @@ def stamp_several(
     places = np.empty(len(order), np.int64)
     places[order] = np.arange(len(order))
     begun = _begun(inserted, position + places[deleted.height :], instants[inserted_by], since)
-    rows = _log_rows(begun, OPEN, OPEN)
-    if deleted.height:
-        ended = _log_rows(deleted, OPEN, since).with_columns(pl.Series(UNTIL, instants[deleted_by]))
-        rows = pl.concat([ended, rows])
+    rows = _log_rows(deleted, instants[deleted_by], since).vstack(_log_rows(begun, _open(begun), OPEN))
     return StampedChanges(RowChanges(begun, deleted), rows if _is_in_order(order) else gather(rows, order))
 
 
 def join_log_rows(parts: Sequence[StampedChanges]) -> pl.DataFrame:
-    frames = [part.log_rows for part in parts]
-    return frames[0] if len(frames) == 1 else pl.concat(frames)
+    rows = parts[0].log_rows
+    for part in parts[1:]:
+        rows = rows.vstack(part.log_rows)
+    return rows.rechunk()
 
 
 def _begun(inserted: pl.DataFrame, ids: Index, instants: Times, since: Instant) -> pl.DataFrame:
-    return inserted.with_columns(pl.Series(ID, ids), pl.Series(FROM, instants), pl.lit(since, pl.Int64).alias(SINCE))
+    times = (pl.Series(ID, ids), pl.Series(FROM, instants), pl.Series(SINCE, np.full(inserted.height, since)))
+    return pl.DataFrame([*inserted.get_columns(), *times])
 
 
-def _log_rows(rows: pl.DataFrame, until: Instant, ceased: Instant) -> pl.DataFrame:
-    """Rows with columns in the order of the log."""
-    ends = (pl.lit(until, pl.Int64).alias(UNTIL), pl.lit(ceased, pl.Int64).alias(CEASED))
-    times = (ID, FROM, SINCE)
-    return rows.with_columns(ends).select([name for name in rows.columns if name not in times], *times, UNTIL, CEASED)
+def _open(rows: pl.DataFrame) -> Times:
+    return np.full(rows.height, OPEN)
+
+
+def _log_rows(rows: pl.DataFrame, until: Times, ceased: Instant) -> pl.DataFrame:
+    ends = (pl.Series(UNTIL, until), pl.Series(CEASED, np.full(rows.height, ceased)))
+    return pl.DataFrame([*rows.get_columns(), *ends])
 
 
 def _is_in_order(order: Index) -> bool:

@@ -18,12 +18,13 @@ from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
 from strandline.logical.catalog import Table
-from strandline.logical.expressions import Expression
+from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import Index, gather
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.state.segments import pick
 
 Assignments: TypeAlias = tuple[tuple[str, Expression], ...]
 
@@ -135,7 +136,7 @@ def _repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
     """The first key that comes a second time; None if there is none."""
     if keys.height < 2:
         return None
-    codes, first = group_codes(keys, table.key)
+    _, first = group_codes(keys, table.key)
     if len(first) == keys.height:
         return None
     again = np.ones(keys.height, np.bool_)
@@ -151,11 +152,11 @@ def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowCh
     nothing = pl.DataFrame(schema=content.schema)
     if not table.key:
         return RowChanges(rows, nothing)
-    keys = rows.select(table.key)
+    keys = pick(rows, table.key)
     check_nulls(keys, table)
     if (repeated := _repeated(keys, table)) is not None:
         rows = _without_repetitions(statement, table, repeated)
-        keys = rows.select(table.key)
+        keys = pick(rows, table.key)
     numbers, existing = content.find(keys)
     if not len(numbers):
         return RowChanges(rows, nothing)
@@ -179,7 +180,7 @@ def _without_repetitions(statement: InsertRows, table: Table, repeated: pl.DataF
         raise errors.duplicate_key(table, repeated, "The rows of the statement have the key twice.")
     rows = statement.rows
     backwards = statement.on_conflict == "update"
-    codes, first = group_codes(rows.reverse() if backwards else rows, table.key)
+    _, first = group_codes(rows.reverse() if backwards else rows, table.key)
     return gather(rows, np.sort(rows.height - 1 - first if backwards else first))
 
 
@@ -189,7 +190,7 @@ def _upsert(
     """Rows with a new key as they are; of the others, the existing row with the assignments."""
     rows = statement.rows
     if not statement.assignments and statement.condition is None:
-        return RowChanges(rows, existing)
+        return RowChanges(rows, existing, replaced_by=numbers)
     fresh = np.ones(rows.height, np.bool_)
     fresh[numbers] = False
     pairs = existing.hstack(_renamed(gather(rows, numbers)))
@@ -202,8 +203,6 @@ def _upsert(
 
 
 def _whole_row(table: Table) -> Assignments:
-    from strandline.logical.expressions import ColumnRef
-
     return tuple((name, ColumnRef(incoming(name), kind)) for name, kind in table.columns)
 
 

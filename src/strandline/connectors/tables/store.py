@@ -12,13 +12,13 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from strandline.connectors.tables import declaration, errors
+from strandline.connectors.tables import blocks, declaration, errors
 from strandline.connectors.tables.bases import TableBase, load_content, read_base
-from strandline.connectors.tables.blocks import CEASED, SINCE, log_schema
+from strandline.connectors.tables.blocks import CEASED, SINCE
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
 from strandline.connectors.tables.log import LogReader, TableLog, read_head
-from strandline.connectors.tables.rows import conform_keys, conform_rows, payload_schema
+from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
 from strandline.connectors.tables.statements import InsertRows, ReplaceContent, TableStatement
 from strandline.core.durable import digest
 from strandline.core.errors import CheckpointError
@@ -28,6 +28,7 @@ from strandline.core.temporal import ALWAYS, BEFORE_ALL, LATEST, OPEN, SECOND, I
 from strandline.logical.catalog import StreamStatistics, Table
 from strandline.runtime.kernels.batch import UNTIL
 
+SIBLINGS_SECONDS: Final = 0.0005
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -54,8 +55,9 @@ class TableStore:
         self.table, self.clock = table, clock
         self.directory = Path(table.directory)
         self.users = 1
-        self._schema = log_schema(table.columns)
-        self._content = TableContent(payload_schema(table), table.key)
+        self.log_schema = blocks.log_schema(table.columns)
+        self._payload = payload_schema(table)
+        self._content = TableContent(self._payload, table.key)
         self._marks: dict[str, None] = {}
         self._since: Instant = ALWAYS  # the last given time of a change
         self._feed: str | None = None
@@ -68,8 +70,8 @@ class TableStore:
         except BaseException:
             self._lease.release()
             raise
-        self._reader, self._reading = LogReader(self.directory, self._schema), threading.Lock()
-        self._reach = self._log.reach
+        self._reader, self._reading = LogReader(self.directory, self.log_schema), threading.Lock()
+        self._reach, self._row_count = self._log.reach, self._content.row_count
         self._promised = self._log.reserved
         self._thread = threading.Thread(target=self._run, name=f"strandline-table-{table.name}", daemon=True)
         self._thread.start()
@@ -83,7 +85,7 @@ class TableStore:
 
     @property
     def row_count(self) -> int:
-        return self._content.row_count
+        return self._row_count
 
     @property
     def feed_position(self) -> str | None:
@@ -173,13 +175,17 @@ class TableStore:
     # The thread
 
     def _run(self) -> None:
+        siblings = 0  # as many threads may come again at once: to wait for them makes one group of two
         while True:
             with self._wake:
                 while not self._queue and not self._is_closing:
                     self._wake.wait()
+                if len(self._queue) < siblings:
+                    self._wake.wait_for(lambda count=siblings: len(self._queue) >= count, SIBLINGS_SECONDS)  # type: ignore[misc]
                 waiting, self._queue = self._queue, []
             if not waiting:
                 return
+            siblings = len(waiting)
             self._serve(waiting)
 
     def _serve(self, waiting: list[CommitRequest | _Turn]) -> None:
@@ -209,7 +215,8 @@ class TableStore:
                         request.error = error
                         request.done.set()
                 return
-            self._reach, self._since = self._log.reach, group.since
+            self._reach, self._row_count = self._log.reach, self._content.row_count
+            self._since = group.since
             self._marks |= group.marks
             self._feed = group.feed if group.feed is not None else self._feed
             group.finish()
@@ -234,8 +241,8 @@ class TableStore:
 
     def _conformed(self, statement: TableStatement) -> TableStatement:
         if isinstance(statement, InsertRows | ReplaceContent):
-            rows = conform_rows(self.table, statement.rows)
-            return statement if rows is statement.rows else replace(statement, rows=rows)
+            if not has_schema(statement.rows, self._payload):
+                return replace(statement, rows=conform_rows(self.table, statement.rows))
         return statement
 
     @property
@@ -247,15 +254,15 @@ class TableStore:
     def _open(self) -> TableLog:
         """Resume, or begin, the log; the content is what it says."""
         identity = declaration.check_declaration(self.table, self.directory)
-        log = TableLog(self.directory, self._schema, identity or declaration.new_identity())
+        log = TableLog(self.directory, self.log_schema, identity or declaration.new_identity())
         head = read_head(self.directory)
-        base = read_base(self.directory, head.first, self._schema) if head is not None and head.first else None
+        base = read_base(self.directory, head.first, self.log_schema) if head is not None and head.first else None
         for facts in ([base.block.facts] if base is not None else []) + [
             block.facts for block in log.open(None if base is None else base.block)
         ]:
             self._marks |= dict.fromkeys(facts.marks)
             self._feed = facts.feed if facts.feed is not None else self._feed
-        reader = LogReader(self.directory, self._schema)
+        reader = LogReader(self.directory, self.log_schema)
         load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
         self._since = _last_given(base, reader, log)
         if identity is None:

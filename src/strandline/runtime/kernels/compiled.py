@@ -49,7 +49,7 @@ class Compiled(Generic[_Parameters, _Result]):
                 register_jitable(_HELPERS.pop())
             if self._machine_code is None:
                 arguments, result = normalize_signature(self.signature)  # type: ignore[no-untyped-call]
-                # Arrays that point into a Polars column cannot be written to; arguments are only read, but for `writes`.
+                # Arrays that point into a Polars column cannot be written to; only those of `writes` are.
                 arguments = [
                     a.copy(readonly=True) if isinstance(a, numba.types.Array) and number not in self.writes else a
                     for number, a in enumerate(arguments)
