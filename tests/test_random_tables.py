@@ -83,6 +83,9 @@ class MemoryTable(TableSource):
     def rows_left(self, position: int) -> int | None:
         return None
 
+    def last_change(self) -> Instant:
+        return ALWAYS
+
     def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
         return self.log.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])
 

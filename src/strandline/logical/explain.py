@@ -147,6 +147,7 @@ def show_node(plan: Plan) -> str:
         case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
             kind = " of changes" if plan.changes is not None else " with intervals" if plan.intervals else ""
+            kind = kind if plan.table is None else f", {plan.table} table"
             return f"Scan {name} ({', '.join(c.name for c in columns)}){kind}"
         case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"

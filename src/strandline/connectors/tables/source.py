@@ -43,6 +43,10 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
+    def last_change(self) -> Instant:
+        """When the last change takes effect."""
+        return find_open_table(self.path).last_change
+
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         raise AssertionError("the offsets of tables come with promises")
 

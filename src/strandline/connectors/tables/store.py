@@ -88,6 +88,11 @@ class TableStore:
         return self._row_count
 
     @property
+    def last_change(self) -> Instant:
+        """When the last change takes effect; `BEFORE_ALL` if there is none."""
+        return self._log.last
+
+    @property
     def feed_position(self) -> str | None:
         """How far the feed was read whose rows are in the log."""
         return self._feed
