@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -47,8 +46,7 @@ from strandline.sql.binder.create_stream import bind_create_stream
 from strandline.sql.binder.names import freshened
 from strandline.sql.parser.statements import parse, parse_one
 from strandline.sql.parser.token_stream import MAX_DEPTH
-
-CASES = Path(__file__).parent / "cases"
+from syntax_cases import cases
 
 SCRIPT = """
 CREATE STREAM bid (auction BIGINT, Price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;
@@ -57,16 +55,6 @@ CREATE STREAM s (a INT, b VARCHAR, ok BOOLEAN, amount DECIMAL(10, 2), d DATE, ts
 CREATE STREAM cheap AS SELECT auction, price FROM bid WHERE price < 10;
 CREATE STREAM top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 1 MINUTE] GROUP BY auction;
 """
-
-
-def cases(name: str) -> list[Any]:
-    """The cases of a file: a title line `-- …`, the text, `----`, and what is expected of it."""
-    found = []
-    for part in ("\n" + (CASES / name).read_text()).split("\n-- ")[1:]:
-        title, _, rest = part.partition("\n")
-        text, _, expected = rest.partition("\n----\n")
-        found.append(pytest.param(text, expected.strip("\n"), id=title))
-    return found
 
 
 def declared() -> Catalog:

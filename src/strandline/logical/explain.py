@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.core.temporal import show_duration
+from strandline.core.temporal import show_duration, show_instant
 from strandline.core.types import INTERVAL, Column
 from strandline.logical import plan as logical
 from strandline.logical.expressions import (
@@ -148,6 +148,7 @@ def show_node(plan: Plan) -> str:
             name = stream if alias == stream else f"{stream} as {alias}"
             kind = " of changes" if plan.changes is not None else " with intervals" if plan.intervals else ""
             kind = kind if plan.table is None else f", {plan.table} table"
+            kind = kind if plan.at is None else f"{kind} at {show_instant(plan.at)}"
             return f"Scan {name} ({', '.join(c.name for c in columns)}){kind}"
         case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from strandline.core.errors import Span
+from strandline.core.temporal import Instant
 from strandline.core.types import Column
 from strandline.logical.catalog import TableKind
 from strandline.logical.change_feed import ChangeFeed
@@ -25,7 +26,8 @@ class Scan:
     `intervals`, for an interval that it brings along. The intervals of a stream with `changes` end when it says so.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them. `table` is
-    the kind of a table: each of its rows is valid from its insertion until its deletion.
+    the kind of a table: each of its rows is valid from its insertion until its deletion. With `at` it is read at that
+    instant only: its rows at `at` are valid always.
     """
 
     stream: str
@@ -34,6 +36,7 @@ class Scan:
     intervals: bool = False
     changes: ChangeFeed | None = None
     table: TableKind | None = None
+    at: Instant | None = None
 
     @property
     def constant(self) -> bool:

@@ -77,7 +77,8 @@ class _Interpreter:
     def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
             case logical.Scan(stream, _, columns):
-                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
+                instant = t if plan.at is None else plan.at
+                elements = (e for e in self.streams.get(stream, ()) if e.time <= instant < e.end)
                 # Nothing is dropped here, so each row represents itself.
                 return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
             case logical.TimeWindow(range_us, slide_us, source):
@@ -268,6 +269,8 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
     match plan:
         case logical.Scan(stream, _, _):
+            if plan.at is not None:
+                return set()
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
         case logical.TimeWindow(range_us, slide_us, source):

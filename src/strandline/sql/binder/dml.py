@@ -7,12 +7,11 @@ A column of the changed table has its own name as its id in expressions. The row
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final, Literal, TypeAlias, assert_never
 
 from strandline.core.errors import CatalogError
 from strandline.core.lazy import pl
-from strandline.core.temporal import Instant, instant
+from strandline.core.temporal import Instant
 from strandline.core.types import Column, Schema
 from strandline.logical import expressions as logical
 from strandline.logical.catalog import Catalog, Table
@@ -27,9 +26,9 @@ from strandline.sql.binder.declared_columns import DeclaredColumns
 from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_table
 from strandline.sql.binder.insert_values import evaluate_values
-from strandline.sql.binder.literals import read
-from strandline.sql.binder.names import Names
+from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scope import Relation, Scope, suggestion
+from strandline.sql.binder.stored import read_instant
 
 EXCLUDED: Final = "excluded"
 
@@ -136,6 +135,17 @@ def bind_change(statement: ast.TableChange, catalog: Catalog) -> BoundChange:
             assert_never(statement)
 
 
+def bind_create_table_as(statement: ast.CreateTableAs, catalog: Catalog) -> BoundInsert:
+    """The table that `CREATE TABLE name AS query` declares, with the insertion of its first rows."""
+    name, query = statement.name.name, statement.query
+    plan, reads = bind_reading(query, catalog, stored=True)
+    plan = with_names(plan, statement.columns, f'table "{name}"')
+    columns = tuple(Column(column.name, column.name, column.type) for column in schema(plan))
+    table = Table(name, tuple((column.name, column.type) for column in columns))
+    values = tuple(Assignment(column.name, ColumnRef(column.id, column.type)) for column in columns)
+    return BoundInsert(table, None, BoundSource(plan, reads, columns, query), values)
+
+
 def find_changed_table(name: ast.Identifier, catalog: Catalog) -> Table:
     """The table that a statement changes: one without a source."""
     if name.name not in catalog:
@@ -170,11 +180,7 @@ def _declared(table: Table) -> DeclaredColumns:
 
 
 def _bind_at(at: ast.TypedText | None) -> Instant | None:
-    if at is None:
-        return None
-    moment = read(at.value, at.type, at.span).value
-    assert isinstance(moment, datetime), "it was read as a TIMESTAMP"
-    return instant(moment)
+    return None if at is None else read_instant(at)
 
 
 def _bind_condition(node: ast.Expression | None, scope: Scope, clause: str) -> Expression | None:
@@ -200,6 +206,14 @@ def _bind_targets(table: Table, columns: tuple[ast.Identifier, ...], count: int,
     return names
 
 
+def _check_ids(table: Table, columns: Schema, place: ast.Node) -> None:
+    """Refuse a column whose own name is the id of one beside it: `"excluded.a"` next to a."""
+    taken = {name for name, _ in table.columns} & {column.id for column in columns}
+    if taken:
+        hint = "Choose another alias, or rename the column of the table."
+        raise place.error(f'column "{min(taken)}" of table "{table.name}" is ambiguous here', "ambiguous-column", hint)
+
+
 # ---- INSERT ----------------------------------------------------------------------------------------------------------
 
 
@@ -211,7 +225,7 @@ def _bind_insert(statement: ast.Insert, table: Table, catalog: Catalog) -> Bound
         names = _bind_targets(table, statement.columns, len(values.rows[0]), values)
         return BoundInsert(table, evaluate_values(table, names, values), conflict=conflict, at=at)
     query = statement.source
-    plan, reads = bind_reading(query, catalog)
+    plan, reads = bind_reading(query, catalog, stored=True)
     columns = tuple(Column(column.name, column.name, column.type) for column in schema(plan))
     names = _bind_targets(table, statement.columns, len(columns), query)
     operands = [Operand(ColumnRef(column.id, column.type), query.span) for column in columns]
@@ -236,6 +250,7 @@ def _bind_conflict(clause: ast.OnConflict, table: Table, name: ast.Identifier) -
     if not clause.items:
         return ConflictAction("ignore")
     columns = tuple(Column(f"{EXCLUDED}.{name}", name, kind) for name, kind in table.columns)
+    _check_ids(table, columns, clause)
     # A bare name means the row that is there: only a qualified one means the row that was to be inserted.
     hidden = frozenset(column.id for column in columns)
     scope = Scope((_relation(table, name), Relation(EXCLUDED, columns, None, clause.span, merged=hidden)))
@@ -247,10 +262,11 @@ def _bind_conflict(clause: ast.OnConflict, table: Table, name: ast.Identifier) -
 
 
 def _bind_merge(statement: ast.Merge, table: Table, catalog: Catalog) -> BoundMerge:
-    names = Names(catalog)
+    names = Names(catalog, stored=True)
     plan, source_scope = bind_table(Binder(names), statement.source)
     relation = source_scope.relations[0]
     columns = tuple(Column(f"{relation.alias}.{c.name}", c.name, c.type) for c in schema(plan))
+    _check_ids(table, columns, statement.source)
     source_scope = Scope((Relation(relation.alias, columns, relation.stream, relation.span),))
     scope = Scope((_relation(table, statement.table, statement.alias),)).joined(source_scope)
     condition = StatementScalars(scope, "ON").condition(statement.condition)

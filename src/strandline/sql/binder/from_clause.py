@@ -21,6 +21,7 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
+from strandline.sql.binder.stored import bind_as_of, find_row_time, not_stored
 from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
 
 def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
     left, left_scope = bind_table(binder, join.left)
+    _refuse_row_time(join.right, left_scope)
     right, right_scope = bind_table(binder, join.right)
     scope = left_scope.joined(right_scope)
     shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
@@ -73,6 +75,14 @@ def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
         return plan, scope
     plan, merged = _merged(binder, join.kind, plan, pairs)
     return plan, scope.using(left_scope, right_scope, merged, join.span)
+
+
+def _refuse_row_time(right: ast.TableReference, left: Scope) -> None:
+    match right:
+        case ast.StreamTable(as_of=ast.ColumnName() as name):
+            find_row_time(name, left)
+            hint = "Declare the table NON RETROACTIVE: each row of a stream sees it as it was when the row came."
+            raise name.error("FOR SYSTEM_TIME AS OF a column is not supported", "not-supported", hint)
 
 
 def _merged(
@@ -97,7 +107,10 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
     plan: Plan
     time = None
     valid: Validity = (None, None)
+    at = bind_as_of(table, stream, binder.names.stored)
     match stream:
+        case BaseStream() if binder.names.stored:
+            raise not_stored(table.name, stream)
         case BaseStream():
             if table.weighted and stream.changes is not None:
                 raise not_weighted(table)
@@ -112,10 +125,13 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
             raise not_weighted(table)
         case Table():
             columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
-            plan = Scan(stream.name, alias, columns, intervals=True, table=stream.kind)
+            plan = Scan(stream.name, alias, columns, intervals=True, table=stream.kind, at=at)
+        case DerivedStream(is_materialized=True) if binder.names.stored:
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in schema(stream.plan))
+            plan = Scan(stream.name, alias, columns, intervals=True, table="changing", at=at)
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
-            inlined = freshened(stream.plan, binder.ids.fresh)
+            inlined = freshened(binder.stored_plan(stream, table.name), binder.ids.fresh)
             columns = schema(inlined)
             renamed = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in columns)
             plan = Map(rename(columns, renamed), inlined)
