@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
@@ -107,6 +107,10 @@ class BadInputPolicy:
         return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
 
 
+# changing: by statements or a feed, in recorded time; constant: frozen when a query starts; temporal: rows with periods.
+TableKind: TypeAlias = Literal["changing", "constant", "temporal"]
+
+
 @dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
@@ -114,7 +118,7 @@ class BaseStream:
     A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
     Without a time column it is valid for the instant at which it arrives. The rows of one with `changes` say when
     others begin and end. `feed` stays in this process: other processes get the stream without it, and read what it has
-    brought.
+    brought. One with `table` is the input of a table: its rows are elements already, and it holds no query back.
     """
 
     word: ClassVar[str] = "stream"
@@ -129,6 +133,7 @@ class BaseStream:
     feed: Feed | None = field(default=None, compare=False, repr=False)
     bad_input: BadInputPolicy = BadInputPolicy()
     changes: ChangeFeed | None = None
+    table: TableKind | None = None
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:
@@ -141,7 +146,7 @@ class BaseStream:
 
     @property
     def has_intervals(self) -> bool:
-        return self.end_column is not None
+        return self.end_column is not None or self.table is not None
 
     @property
     def time_columns(self) -> tuple[str, ...]:
@@ -172,7 +177,39 @@ class DerivedStream:
         return "view" if self.is_view else "stream"
 
 
-Stream: TypeAlias = BaseStream | DerivedStream
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: a history of changes in recorded time, whose content at t queries see at t (docs/decisions/0027).
+
+    It is changed by statements, or has a `source`. With a `time_column` changes take effect at the time of their row;
+    a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log lies.
+    """
+
+    word: ClassVar[str] = "table"
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    key: tuple[str, ...] = ()
+    kind: TableKind = "changing"
+    retroactive: bool = True
+    source: ConnectorCall | None = None
+    time_column: str | None = None
+    end_column: str | None = None
+    disorder_us: int = 0
+    idle_after_us: int | None = None
+    changes: ChangeFeed | None = None
+    keep_us: int | None = None
+    directory: str = ""
+
+    @property
+    def input(self) -> BaseStream:
+        """The stream of its changes, as pipelines read it."""
+        return BaseStream(self.name, self.columns, ConnectorCall("table", (self.directory,)), None, table=self.kind)
+
+    def column_type(self, name: str) -> Type:
+        return dict(self.columns)[name]
+
+
+Stream: TypeAlias = BaseStream | DerivedStream | Table
 
 
 @dataclass(frozen=True, slots=True)
