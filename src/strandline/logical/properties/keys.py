@@ -100,7 +100,9 @@ def has_unique_row(predicate: Expression | None, table: Plan) -> bool:
     own = column_ids(table)
     sides = [part.arguments for part in conjuncts(predicate) if isinstance(part, Call) and part.function == "="]
     pairs = [pair for one, two in sides for pair in ((one, two), (two, one))]
-    fixed = [c.id for c, value in pairs if isinstance(c, ColumnRef) and c.type == value.type and not columns_of(value) & own]
+    fixed = [
+        c.id for c, value in pairs if isinstance(c, ColumnRef) and c.type == value.type and not columns_of(value) & own
+    ]
     return determines(table, [column for column in fixed if column in own])
 
 

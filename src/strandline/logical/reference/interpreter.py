@@ -228,9 +228,7 @@ class _Interpreter:
         """The rows of a stream that are valid at an instant, each with its time."""
         elements = (e for e in self.streams.get(scan.stream, ()) if e.time <= t < e.end)
         # Nothing is dropped here, so each row represents itself.
-        return [
-            (e.time, {c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in scan.columns}) for e in elements
-        ]
+        return [(e.time, {c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in scan.columns}) for e in elements]
 
     def _held(self, range_us: int | None, slide_us: int, source: Plan, t: Instant) -> list[Instant]:
         """The instants whose elements a time window holds."""

@@ -387,7 +387,11 @@ def find_keys(node: Node) -> tuple[str, ...]:
     """The columns whose numbers of distinct values the estimates of an operator need: EXPLAIN names those that are
     assumed."""
     match node:
-        case physical.HashJoin(left, right) | physical.OuterHashJoin(_, left, right) | physical.LookupJoin(_, left, right):
+        case (
+            physical.HashJoin(left, right)
+            | physical.OuterHashJoin(_, left, right)
+            | physical.LookupJoin(_, left, right)
+        ):
             return tuple(ref.id for ref in (*left, *right))
         case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
             return keys

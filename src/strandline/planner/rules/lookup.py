@@ -173,7 +173,7 @@ def push_filter_into_lookup(plan: Plan) -> Plan | None:
 
 
 def push_condition_below_lookup(plan: Plan) -> Plan | None:
-    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; and Λ(p ∧ q)(S, T) = Λp(σq(S), T) for an inner or semi look-up
+    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; for an inner or semi look-up also Λ(p ∧ q)(S, T) = Λp(σq(S), T)
     where q reads S only: elsewhere an element that fails it is not gone but unmatched."""
     match plan:
         case Lookup(kind, _, condition, source, table):

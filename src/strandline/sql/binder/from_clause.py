@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, Column
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
+from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream, Table
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
 from strandline.logical.schema import pass_on, rename, schema
@@ -46,6 +46,7 @@ def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
         case ast.QueryTable(query, window, alias, granularity):
             plan = binder.query(query, prefix=f"{alias.name}.")
             scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
+            binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), alias.span))
             plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
             return granular(plan, granularity), scope
         case ast.Join():
@@ -108,6 +109,12 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
             plan = Scan(stream.name, alias, columns, intervals, stream.changes)
             time = next((column.id for column in columns if column.name == stream.time_column), None)
             valid = validity(stream, columns, table)
+        case Table() if table.weighted:
+            raise not_weighted(table)
+        case Table():
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
+            key = tuple(column.id for column in columns if column.name in stream.key)
+            plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive)
         case DerivedStream() if table.weighted:
             raise not_weighted(table)
         case DerivedStream():
@@ -119,6 +126,7 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
         case _:
             assert_never(stream)
     scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
+    binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), label.span))
     what = "query" if binder.names.is_local(stream) else stream.word
     plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
     return granular(plan, table.granularity), scope
