@@ -26,7 +26,7 @@ from strandline.runtime.state.segments import State
 class LookupJoinOperator(Operator):
     """Look-up join: later changes of the right do not concern an element of the left.
 
-    Law    out = { x ∘ r, valid as x | x ∈ left, r ∈ snapshot(right, start(x)), condition(x, r) }, likewise for each kind
+    Law    out = { x ∘ r, valid as x | x ∈ left, r ∈ snapshot(right, start(x)), condition(x, r) }, and so for each kind
     State  the right side, as the join of instants keeps it; of the left nothing, but for elements without an end their
            results, by the number of the element
     Emits  the results of an element when it begins; without an end if it has none, and again with it when it ends
