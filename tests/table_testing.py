@@ -57,7 +57,9 @@ def random_table(dice: Random, name: str, *, keyed: bool) -> Arrivals:
 
 def constant_table(dice: Random, name: str) -> Arrivals:
     """Rows that are there before all others come, and stay."""
-    values = [{"i": dice.randint(-1, 2), "v": dice.randint(0, 3), "w": dice.choice("ab")} for _ in range(4)]
+    values: list[Mapping[str, Value]] = [
+        {"i": dice.randint(-1, 2), "v": dice.randint(0, 3), "w": dice.choice("ab")} for _ in range(4)
+    ]
     return table(name, [(-50, None, row) for row in values], kind="constant", retroactive=True)
 
 

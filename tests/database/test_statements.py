@@ -194,7 +194,8 @@ def test_show_streams_and_views(database: Database) -> None:
             "definition": "SELECT k, COUNT(*) AS n FROM s GROUP BY k",
         },
     ]
-    assert told(database, "SHOW VIEWS") == [{"name": "v", "columns": "n BIGINT", "definition": "SELECT n FROM d"}]
+    view = {"name": "v", "kind": "view", "columns": "n BIGINT", "definition": "SELECT n FROM d"}
+    assert told(database, "SHOW VIEWS") == [view]
 
 
 def test_show_queries(database: Database) -> None:

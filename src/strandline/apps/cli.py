@@ -53,7 +53,9 @@ LogLevelOption = Annotated[
     str | None,
     typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
-_BENCHES = "join, aggregate, filter, latency, growth, operators, changes, costs, orders, shedding, nexmark, or all."
+_BENCHES = (
+    "join, aggregate, filter, latency, growth, operators, changes, costs, orders, shedding, nexmark, tables, or all."
+)
 
 
 class Stopped(Exception):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow as pa
-
+from strandline.connectors.rows import to_table
 from strandline.connectors.sources.journal import Journal
 from strandline.core.durable import encode_name
 from strandline.core.errors import SourceError
@@ -41,7 +38,7 @@ class PushStreams:
         """Append rows to a stream; they are on disk when this returns. Returns their number."""
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
-        table = _table(rows, stream)
+        table = to_table(rows, [name for name, _ in stream.columns], lambda what: _unfit(stream, what))
         journal.append(table)
         return int(table.num_rows)
 
@@ -85,47 +82,6 @@ class PushStreams:
         if self._is_temporary and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
-
-
-def _table(rows: Any, stream: BaseStream) -> pa.Table:
-    """Convert Python rows to a table with all columns of the stream.
-
-    Types are not checked here: the source checks every row, and rejects those that do not fit.
-    """
-    names = [name for name, _ in stream.columns]
-    match rows:
-        case pa.Table():
-            table = rows
-        case pl.DataFrame():
-            table = rows.to_arrow()
-        case Mapping():
-            return _table([rows], stream)
-        case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
-            if others := {name for row in rows for name in row} - set(names):
-                raise _unfit(stream, f"unknown columns: {', '.join(sorted(others))}")
-            table = _of_columns({name: [row.get(name) for row in rows] for name in names})
-        case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-        case [*_]:
-            for number, row in enumerate(rows, 1):
-                if not isinstance(row, list | tuple) or len(row) != len(names):
-                    raise _unfit(stream, f"row {number} is not a tuple of {len(names)} values")
-            table = _of_columns({name: [row[index] for row in rows] for index, name in enumerate(names)})
-        case _:
-            raise _unfit(stream, f"a {type(rows).__name__} is not a table")
-    missing = [name for name in names if name not in table.column_names]
-    unknown = [name for name in table.column_names if name not in names]
-    if missing or unknown:
-        raise _unfit(stream, f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or unknown)}")
-    return table.select(names)
-
-
-def _of_columns(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
-    try:
-        return pa.table({name: pa.array(values) for name, values in columns.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        # Values of several kinds in one column: as texts, each is converted alone.
-        return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

@@ -28,6 +28,7 @@ from strandline.core.temporal import instant
 from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.query import Query, stop_all
 from strandline.database.statements import BoundQuery, StatementResult, Statements
+from strandline.database.tables import TableHandle, Tables
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
 from strandline.engines.spark.engine import SparkEngine
@@ -83,6 +84,7 @@ class Database:
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # the sink of queries without one
         self.push = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
+        self.tables = Tables(self.catalog, self.checkpoint / "tables" if self.checkpoint is not None else None)
         self.statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._statements = Statements(self)
         self._engine: Engine = SparkEngine(spark, master, config, shards) if engine == "spark" else LocalEngine(shards)
@@ -97,7 +99,8 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `TextTable` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None. It depends on the text, so
+        a `TextTable` for SHOW, DESCRIBE and a SELECT over tables only, a `CommittedChange` for a statement that changes a
+        table, else None. It depends on the text, so
         it has no static type here; that of `execute` is `StatementResult`."""
         result: StatementResult = None
         for statement in parse(text):
@@ -165,7 +168,7 @@ class Database:
         """What plans are made with now, for queries that may lose these shares of their rows."""
         capacity = shards * (1.0 if self.capacity is None else self.capacity)
         return PlanningInputs(
-            [stream for stream in self.catalog if isinstance(stream, BaseStream)],
+            [*(stream for stream in self.catalog if isinstance(stream, BaseStream)), *self.tables.inputs()],
             self.catalog.statistics(),
             load_prices(),
             shards,
@@ -220,6 +223,10 @@ class Database:
     def end(self, stream: str) -> None:
         """Say that no row of a stream of `events()` follows."""
         self.push.end(self.catalog.get(stream))
+
+    def table(self, name: str) -> TableHandle:
+        """A table, to change it from the program and to read it."""
+        return self.tables.handle(name)
 
     def register(
         self,
@@ -317,6 +324,7 @@ class Database:
         stop_all(self.queries)
         self.queries = []
         self.push.close()
+        self.tables.close()
         self._engine.close()
 
 

@@ -14,7 +14,7 @@ from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.statements import BoundQuery, Statements, unknown_sink
 from strandline.logical.catalog import DependentQuery, Stream
-from strandline.logical.tree import streams_read
+from strandline.logical.tree import streams_read, tables_read
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
@@ -111,7 +111,7 @@ def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
     """Queries that share a stream, directly or through others, belong into one pipeline: they read it once."""
     groups: list[tuple[set[str], list[BoundQuery]]] = []
     for query in queries:
-        streams = set(streams_read(query.plan))
+        streams = set(streams_read(query.plan) - tables_read(query.plan))  # a table is read once per query in any case
         touching = [group for group in groups if group[0] & streams]
         merged = streams.union(*(group[0] for group in touching)), [q for group in touching for q in group[1]] + [query]
         groups = [group for group in groups if group not in touching] + [merged]

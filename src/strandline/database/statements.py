@@ -12,26 +12,37 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, make_sink
 from strandline.connectors.sources.base import confine_source, open_source, source_schema
+from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
+from strandline.database.at_once import answer_as_table
 from strandline.database.introspection import show
 from strandline.database.introspection.system_tables import SystemTables, query_system_tables
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream
-from strandline.logical.plan import Plan
-from strandline.logical.tree import reads_changes
+from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream, Table
+from strandline.logical.plan import Plan, Scan
+from strandline.logical.tree import reads_changes, walk
 from strandline.sql import ast
 from strandline.sql.binder.binder import allowed_shedding, bind_derived_stream, bind_reading, bind_view
 from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
+from strandline.sql.binder.create_table import bind_create_table
+from strandline.sql.binder.dml import bind_change
 from strandline.sql.binder.scope import suggestion
 
 if TYPE_CHECKING:
     from strandline.database.database import Database
 
 # The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
-StatementResult: TypeAlias = Query | TextTable | str | None
+StatementResult: TypeAlias = Query | TextTable | CommittedChange | str | None
 # What EXPLAIN explains.
-Explained: TypeAlias = ast.Query | ast.QueryWithShedding | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+Explained: TypeAlias = (
+    ast.Query
+    | ast.QueryWithShedding
+    | ast.CreateStreamAs
+    | ast.CreateView
+    | ast.CreateMaterializedView
+    | ast.CreateSink
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +81,12 @@ class Statements:
                 self._create_derived_stream(statement)
             case ast.CreateView():
                 self._create_view(statement)
+            case ast.CreateTable():
+                self._create_table(statement)
+            case ast.CreateTableAs() | ast.CreateMaterializedView():
+                raise _without_store(statement)
+            case ast.Insert() | ast.Update() | ast.Delete() | ast.Merge() | ast.Truncate():
+                return self._change_table(statement)
             case ast.Drop():
                 self._drop(statement)
             case ast.CreateSink():
@@ -93,8 +110,36 @@ class Statements:
             case _ if ast.reads_system(statement):
                 return query_system_tables(statement, self._catalog, self._database.queries)
             case _:
-                return self._start(replace(self._bind(statement, name), sink=sink))
+                return self._answer(statement, sink, name)
         return None
+
+    # ---- tables ------------------------------------------------------------------------------------------------------
+
+    def _create_table(self, statement: ast.CreateTable) -> None:
+        """Declare a table, and open its log: it may have rows of an earlier run."""
+        name = statement.name
+        if statement.if_not_exists and name.name in self._catalog:
+            return
+        table = bind_create_table(statement)
+        self._catalog.refuse_taken(table.name, name.span)
+        with at_place(name.span):
+            self._catalog.add(self._database.tables.create(table), name.span)
+
+    def _change_table(self, statement: ast.TableChange) -> CommittedChange:
+        with at_place(statement.table.span):
+            return self._database.tables.change(bind_change(statement, self._catalog), self._mark(statement))
+
+    def _mark(self, statement: ast.Statement) -> str | None:
+        """What identifies a statement that must have one effect however often it is executed; None for none."""
+        return None
+
+    def _answer(self, statement: ast.Query, sink: Sink | None, name: str | None) -> Query | TextTable | None:
+        """A query over tables only is answered at once, any other is started."""
+        bound = self._bind(statement, name)
+        scans = [node for node in walk(bound.plan) if isinstance(node, Scan)]
+        if sink is None and name is None and scans and all(scan.table is not None for scan in scans):
+            return answer_as_table(bound.plan, self._database.tables.read_rows)
+        return self._start(replace(bound, sink=sink))
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -111,7 +156,7 @@ class Statements:
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
                 name = named.name
-            case ast.CreateView(named, _, query):
+            case ast.CreateView(named, _, query) | ast.CreateMaterializedView(named, _, query):
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
@@ -196,7 +241,11 @@ class Statements:
                 hint=f"Write DROP {stream.word.upper()} {stream.name}.",
                 span=name.span,
             )
-        return self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
+        gone = self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
+        for dropped in gone:
+            if isinstance(dropped, Table):
+                self._database.tables.drop(dropped)
+        return gone
 
     # ---- sinks -------------------------------------------------------------------------------------------------------
 
@@ -241,6 +290,8 @@ class Statements:
         match what:
             case "STREAMS":
                 return show.show_streams(self._catalog)
+            case "TABLES":
+                return show.show_tables(self._catalog, self._database.tables.row_counts())
             case "VIEWS":
                 return show.show_views(self._catalog)
             case "SINKS":
@@ -256,6 +307,11 @@ class Statements:
     def _waiting(self) -> Sequence[BoundQuery]:
         """The queries that are going to be started."""
         return ()
+
+
+def _without_store(statement: ast.Statement) -> CatalogError:
+    hint = "Use CREATE STREAM and CREATE VIEW."
+    return CatalogError("this database keeps no tables", code="not-supported", hint=hint, span=statement.span)
 
 
 def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:

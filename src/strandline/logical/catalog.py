@@ -107,7 +107,7 @@ class BadInputPolicy:
         return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
 
 
-# changing: by statements or a feed, in recorded time; constant: frozen when a query starts; temporal: rows with periods.
+# changing: by statements or a feed, in recorded time; constant: frozen when a query starts; temporal: with periods.
 TableKind: TypeAlias = Literal["changing", "constant", "temporal"]
 
 
@@ -159,7 +159,8 @@ class BaseStream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """A query with a name; other queries read it like a stream. A view is one that never runs by itself.
+    """A query with a name; other queries read it like a stream. A view is one that never runs by itself, a materialized
+    view one that runs from its declaration on, and whose content, with the past of `keep_us`, can be read at once.
 
     A derived stream that is read is inlined, so the plan shows base streams only. `reads` keeps the names of the
     streams and views that the query itself reads.
@@ -171,9 +172,13 @@ class DerivedStream:
     reads: frozenset[str]
     is_view: bool = False
     shedding: float | None = None  # the share of rows that it may lose when it runs
+    is_materialized: bool = False
+    keep_us: int | None = None
 
     @property
     def word(self) -> str:
+        if self.is_materialized:
+            return "materialized view"
         return "view" if self.is_view else "stream"
 
 
@@ -268,12 +273,16 @@ class Catalog:
             message = f'the name "{stream.name}" is reserved for system tables'
             hint = "Names that begin with sys. are reserved; choose another name."
             raise CatalogError(message, code="system-table", hint=hint, span=span)
-        existing = self._streams.get(stream.name.lower())
+        self.refuse_taken(stream.name, span)
+        self._streams[stream.name.lower()] = stream
+
+    def refuse_taken(self, name: str, span: Span | None = None) -> None:
+        """Refuse a name that something has already."""
+        existing = self._streams.get(name.lower())
         if existing is not None:
             message = f'{existing.word} "{existing.name}" already exists'
             hint = f"Choose another name, or DROP {existing.word.upper()} {existing.name} first."
             raise CatalogError(message, code="stream-exists", hint=hint, span=span)
-        self._streams[stream.name.lower()] = stream
 
     def add_function(self, function: Definition) -> None:
         if function.name in self.functions:

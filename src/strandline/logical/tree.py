@@ -80,6 +80,11 @@ def reads_changes(plan: Plan) -> bool:
     return any(isinstance(node, Scan) and node.changes is not None for node in walk(plan))
 
 
+def tables_read(plan: Plan) -> frozenset[str]:
+    """The names of the tables under a plan."""
+    return frozenset(node.stream for node in walk(plan) if isinstance(node, Scan) and node.table is not None)
+
+
 def streams_read(plan: Plan) -> frozenset[str]:
     """The names of the base streams under a plan."""
     return frozenset(node.stream for node in walk(plan) if isinstance(node, Scan))

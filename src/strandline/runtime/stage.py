@@ -35,9 +35,11 @@ from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from strandline.runtime.operators.fold_changes import FoldChangesOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.operators.hold_open import HoldOpenOperator
 from strandline.runtime.operators.lookup_join import LookupJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
+from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
@@ -54,8 +56,12 @@ def operator_for(node: Node) -> Operator:
             return stateless.ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
             return stateless.TimeWindowOperator(range_us, slide_us)
-        case physical.Reorder():
+        case physical.Reorder(_, "intervals"):
             return ReorderOperator()
+        case physical.Reorder(source):
+            return ReorderChangesOperator(physical.schema(source))
+        case physical.HoldOpen(source):
+            return HoldOpenOperator(physical.schema(source))
         case physical.HashJoin(left_keys, right_keys, condition, left, right, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:

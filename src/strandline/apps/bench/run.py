@@ -35,6 +35,7 @@ from strandline.apps.bench.nexmark import nexmark, report_nexmark
 from strandline.apps.bench.operators import report_operators, run_operators
 from strandline.apps.bench.orders import report_orders, run_orders
 from strandline.apps.bench.shedding import report_shedding, run_shedding
+from strandline.apps.bench.tables import report_tables, run_tables
 from strandline.apps.console import print_table
 from strandline.connectors.sinks import Callback, Parquet
 from strandline.core.errors import StrandlineError
@@ -442,6 +443,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "orders": (run_orders, report_orders),
     "shedding": (run_shedding, report_shedding),
     "nexmark": (nexmark, report_nexmark),
+    "tables": (run_tables, report_tables),
 }
 
 

@@ -195,14 +195,14 @@ class Translation:
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
-    def tables(self, tables: tuple[ast.Table, ...], ordered: bool) -> tuple[str, Scope]:
+    def tables(self, tables: tuple[ast.TableReference, ...], ordered: bool) -> tuple[str, Scope]:
         source, scope = self.table(tables[0], ordered)
         for table in tables[1:]:
             right, added = self.table(table)
             source, scope = f"{source} CROSS JOIN {right}", scope.joined(added)
         return source, scope
 
-    def table(self, table: ast.Table, ordered: bool = False) -> tuple[str, Scope]:
+    def table(self, table: ast.TableReference, ordered: bool = False) -> tuple[str, Scope]:
         match table:
             case ast.StreamTable(name, window, alias, granularity):
                 named = self.name_scope.named(name)

@@ -1,42 +1,31 @@
 """System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them returns immediately. They are streams whose rows are all valid at one instant,
-and the local engine computes the snapshot of that instant: the whole language is available.
+They are finite, so a SELECT over them is answered at once (`database/at_once.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
-import numpy as np
 import polars as pl
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
 from strandline.core.types import Type
+from strandline.database.at_once import answer_as_table, without_bare_limit
 from strandline.database.introspection.show import show_source
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
-from strandline.database.run_in_memory import run_in_memory
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream
-from strandline.logical.plan import Map, Plan, TopRows
-from strandline.logical.schema import schema
-from strandline.runtime.expressions.compile import evaluate_columns
-from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream, Table
 from strandline.runtime.kernels.columns import polars_type
-from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.result import to_result
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_type
-
-NOW: Final = 0  # the instant of asking; any would do
 
 
 class SystemTable(NamedTuple):
@@ -46,14 +35,9 @@ class SystemTable(NamedTuple):
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
 
     def frame(self, catalog: Catalog, queries: Sequence[Query]) -> pl.DataFrame:
-        """All rows, at the one instant of asking."""
+        """All rows."""
         kinds = {name: polars_type(kind) for name, kind in self.columns}
-        rows = pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
-        return rows.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
-
-
-# The rows of a table as they are by now.
-ReadRows: TypeAlias = Callable[[str], pl.DataFrame]
+        return pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
 
 
 class SystemTables(Catalog):
@@ -90,43 +74,8 @@ class SystemTables(Catalog):
 def query_system_tables(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
     """Result of a query over system tables."""
     tables = SystemTables(catalog)
-    query, max_rows = _without_bare_limit(query)
-    plan = bind_query(query, tables)
-    frame = _in_order(plan, lambda name: TABLES[name].frame(catalog, queries))
-    columns = schema(plan)
-    return TextTable(to_result(frame[:max_rows], columns).select([column.name for column in columns]))
-
-
-def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
-    """A LIMIT without an order limits the display, not the result."""
-    match query:
-        case ast.With(_, body):
-            inner, max_rows = _without_bare_limit(body)
-            return replace(query, body=inner), max_rows
-        case ast.Ordered(inner, (), limit):
-            return inner, limit
-    return query, None
-
-
-def _in_order(plan: Plan, rows: ReadRows) -> pl.DataFrame:
-    """The snapshot of a plan; if it ends with an order, its rows are in it."""
-    match plan:
-        case TopRows(_, order, _, _):
-            frame = _snapshot(plan, rows)
-            ranks = order_ranks(frame, order)
-            return frame[np.lexsort(ranks[::-1])] if ranks else frame
-        case Map(outputs, TopRows() as ordered):  # the sort keys are not shown
-            shown = [(column.id, value) for column, value in outputs]
-            return evaluate_columns(_in_order(ordered, rows), shown, keep=(FROM, UNTIL))
-    return _snapshot(plan, rows)
-
-
-def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
-    # At the border of the engine rows have their time with them, whatever it is called.
-    streams = [BaseStream(name, table.columns, ConnectorCall("system"), FROM) for name, table in TABLES.items()]
-    # Time begins for all tables, also for those without a row: a count over nothing is 0.
-    elements = run_in_memory(plan, streams, rows, begin=NOW)
-    return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
+    query, max_rows = without_bare_limit(query)
+    return answer_as_table(bind_query(query, tables), lambda name: TABLES[name].frame(catalog, queries), max_rows)
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------
@@ -135,9 +84,11 @@ def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
 def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for stream in catalog:
         if isinstance(stream, DerivedStream):
-            kind = "view" if stream.is_view else "query"
+            kind = "query" if stream.word == "stream" else stream.word
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
+        if isinstance(stream, Table):
+            continue  # sys.tables has them
         learned = catalog.measured.get(stream.name.lower())
         measured = learned.rate if learned is not None else None
         counts: tuple[int, ...] = (0, 0, 0)

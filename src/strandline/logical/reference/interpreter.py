@@ -22,7 +22,7 @@ from strandline.logical.expressions import ColumnRef, Expression, Literal, SortK
 from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
-from strandline.logical.tree import sources, streams_read, substitute_columns
+from strandline.logical.tree import sources, substitute_columns, walk
 
 Row: TypeAlias = dict[str, Value]
 
@@ -56,7 +56,10 @@ def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> I
 
 
 def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
-    return min((e.time for name in streams_read(plan) for e in streams.get(name, ())), default=None)
+    """The first element of any stream; of any table, where there are only tables."""
+    scans = {node.stream: node.table for node in walk(plan) if isinstance(node, logical.Scan)}
+    names = [name for name, table in scans.items() if table is None] or list(scans)
+    return min((e.time for name in names for e in streams.get(name, ())), default=None)
 
 
 @dataclass(frozen=True, slots=True)

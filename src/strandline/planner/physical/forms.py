@@ -44,7 +44,7 @@ def assign_forms(
     node = forms.edge(root, "changes", takes_changes=True)
     # What is cut all the same is put together again at the end.
     if not is_cut(node):
-        return node
+        return node if _can_announce(node) else physical.HoldOpen(node)
     return physical.Coalesce(forms.edge(root, "intervals", takes_changes=False), "changes")
 
 
@@ -88,17 +88,40 @@ def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> S
             | physical.Distinct()
         ):
             return node.form
-        case physical.Coalesce() | physical.FoldChanges():
+        case physical.Coalesce() | physical.FoldChanges() | physical.Reorder():
             return node.form
-        case physical.AsChanges():
+        case physical.AsChanges() | physical.HoldOpen():
             return "changes"
         case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
             has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
             return "changes" if has_changes else "intervals"
-        case physical.Input(name) if name in feeders:
-            return form_of(feeders[name], feeders)
+        case physical.Input(name, _, form):
+            return form_of(feeders[name], feeders) if name in feeders else form
         case _:
             return "intervals"
+
+
+def reads_table(node: Node) -> bool:
+    """True if what an operator reads are the changes of a table, as they lie in its log: from a source, with nothing in
+    between that has a state."""
+    match node:
+        case physical.Input(_, _, form):
+            return form == "changes"
+        case physical.Filter() | physical.Project() | physical.Exchange() | physical.Reorder():
+            return reads_table(node.source)
+        case _:
+            return False
+
+
+def _can_announce(node: Node) -> bool:
+    """False if elements without an end pass that no operator has in its state."""
+    match node:
+        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll():
+            return all(map(_can_announce, sources(node)))
+        case physical.Reorder():
+            return node.form == "intervals"
+        case _:
+            return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +132,10 @@ class _Forms:
     def edge(self, node: Node, wanted: StreamForm, *, takes_changes: bool) -> Node:
         """A producer for a consumer that takes intervals only, or changes too and would rather have those wanted."""
         form: StreamForm = "intervals"
-        if takes_changes and _may_have_state(node) and not self.is_instants(node):
-            form = self.strategy.choose(node, wanted)
+        if not _may_have_state(node):
+            return self.assign(node, form)  # in stage 0 rows have the form in which they are read
+        if takes_changes and not self.is_instants(node):
+            form = self.strategy.choose(node, "changes" if reads_table(node) else wanted)
         made = self.assign(node, form)
         if form == "intervals" and form_of(made) == "changes":
             return physical.AsIntervals(made)
@@ -124,6 +149,8 @@ class _Forms:
             case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
                 inputs = tuple(self.edge(source, wanted, takes_changes=True) for source in sources(node))
                 return with_sources(node, inputs)
+            case physical.Reorder() if reads_table(node):
+                return replace(node, source=self.assign(node.source, wanted), form="changes")
             case physical.CountWindow() | physical.FoldChanges():
                 return replace(node, form=wanted, source=self.edge(node.source, "intervals", takes_changes=False))
             case physical.IncrementalAggregate(_, aggregates):
@@ -137,7 +164,7 @@ class _Forms:
                 node = replace(node, source=source, panes=by_panes, coalesces=coalesces)
                 return replace(node, form=form, input_form=form_of(source))
             case physical.Distinct():
-                takes_changes = wanted == "changes" and bool(schema(node))
+                takes_changes = (wanted == "changes" or reads_table(node.source)) and bool(schema(node))
                 source = self.edge(node.source, wanted, takes_changes=takes_changes)
                 return replace(node, source=source, form=form_of(source))
             case physical.FirstOccurrence() | physical.InsertStream():
@@ -169,7 +196,7 @@ class _Forms:
 
     def outer_join(self, node: physical.OuterHashJoin, wanted: StreamForm) -> Node:
         ends_are_known = self.is_instants(node)
-        takes_changes = ends_are_known or wanted == "changes"
+        takes_changes = ends_are_known or wanted == "changes" or any(map(reads_table, sources(node)))
         left, right = (self.edge(side, "changes", takes_changes=takes_changes) for side in sources(node))
         forms = (form_of(left), form_of(right))
         if forms == physical.BOTH_INTERVALS:

@@ -51,7 +51,7 @@ from strandline.planner.physical.distribution import (
     partition_by,
     partition_by_exactly,
 )
-from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms
+from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms, reads_table
 from strandline.planner.physical.fragments import cut_fragments
 from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import (
@@ -87,6 +87,8 @@ def lower(
     it in the pipeline."""
     plan = place_lookups(plan)
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
+    if reads_table(built.node):
+        built = _spread(built)  # the changes of an instant are complete only at the watermark
     wanted: StreamForm = "intervals" if sheds or is_chronon_stream(plan) else form
     interval_streams = frozenset(stream.name for stream in streams if stream.has_intervals)
     built = replace(built, node=assign_forms(built.node, wanted, interval_streams, strategy))
@@ -126,6 +128,8 @@ def _build(plan: Plan) -> LoweredPlan:
     match plan:
         case logical.Scan(stream, _, columns, _, feed) if feed is not None:
             return _folded(stream, columns, feed)
+        case logical.Scan(stream, _, columns, table="changing"):
+            return LoweredPlan(physical.Input(f"source:{stream}", columns, "changes"), SourceOrdered())
         case logical.Scan(stream, _, columns):
             return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
@@ -208,8 +212,13 @@ def _sampled(built: LoweredPlan, length: int, repeats: int, *, by_rows: bool = F
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:
-    """Elements in any shard, if they are not in shards yet."""
-    return exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    """Elements in any shard, if they are not in shards yet; the changes of a table where equal ones are."""
+    if not isinstance(built.where, SourceOrdered):
+        return built
+    if reads_table(built.node):
+        columns = tuple(column.id for column in schema(built.node))
+        return partition_by_exactly(built, columns) if columns else gather(built)
+    return exchange(built, "spread", ())
 
 
 def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
@@ -236,7 +245,7 @@ def _colocate(
 
 
 def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
-    if isinstance(built.where, SourceOrdered) and built.where.granule is None:
+    if isinstance(built.where, SourceOrdered) and built.where.granule is None and not reads_table(built.node):
         return replace(built, where=replace(built.where, granule=granule_us))
     built = _spread(built)
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))

@@ -62,7 +62,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             window = explain.show_window(range_us, slide_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
         case physical.Reorder():
-            return "Reorder"
+            return f"Reorder{_show_form(node.form)}"
+        case physical.HoldOpen():
+            return "HoldOpen"
         case physical.HashJoin() | physical.OuterHashJoin() | physical.LookupJoin():
             return _show_join(node)
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
@@ -145,6 +147,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return UNKNOWN
         case physical.AsChanges() | physical.AsIntervals():  # an end is not said, or depends on the batches
             return UNKNOWN
+        case physical.HoldOpen():
+            return below[0]
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
@@ -197,6 +201,8 @@ def show_state(node: Node) -> str:
             return "keyed"
         case physical.Coalesce(_, "intervals", None):
             return ""
+        case physical.HoldOpen():
+            return "signed"
         case physical.SessionWindow() | physical.Coalesce() | physical.AsIntervals():
             return "held"
         case _:
@@ -237,7 +243,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.rounded_up(stream, granule_us), early=early)
         case physical.Reorder():
             return replace(first, early=0.0)
-        case physical.SamplingRate():
+        case physical.SamplingRate() | physical.HoldOpen():
             return first
         case physical.CountWindow(partition, rows, _, _, _, form):
             return first.as_sent(form, batch, cardinality.in_last_rows(stream, partition, rows))
@@ -338,6 +344,9 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.FoldChanges(_, _, _, _, form):
             rows = profiles[node].uncut.valid
             work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
+            each_bytes += HASH_BYTES
+        case physical.HoldOpen():
+            rows = first.uncut.valid
             each_bytes += HASH_BYTES
         case physical.AsIntervals():
             rows = first.stream.valid

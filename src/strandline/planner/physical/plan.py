@@ -25,11 +25,13 @@ BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input of a fragment: rows of a source (stage 0) or the output of an exchange."""
+    """Input of a fragment: rows of a source (stage 0) or the output of an exchange. The rows of a table have the `form`
+    of changes; what comes from an exchange has that of its sender."""
 
     tag: ClassVar[str] = "Input"
     name: str
     columns: Schema
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,18 @@ class TopKPrefilter:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Reorder buffer: hold back elements beyond the watermark; release ordered slices."""
+    """Reorder buffer: hold back elements, or changes, beyond the watermark; release ordered slices."""
 
     tag: ClassVar[str] = "Reorder"
+    source: Node
+    form: StreamForm = "intervals"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOpen:
+    """Elements in the form of changes, unchanged; those without an end are kept, so that they can be announced again."""
+
+    tag: ClassVar[str] = "HoldOpen"
     source: Node
 
 
@@ -342,7 +353,7 @@ ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin | LookupJoin
 GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
-FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals
+FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals | HoldOpen
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias, TypeVar
 
 from strandline.logical.catalog import SYSTEM
-from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star
+from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star, TypedText
 from strandline.sql.ast.nodes import Duration, Identifier, Node, children
 
 
@@ -50,13 +50,18 @@ Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class StreamTable(Node):
-    """A declared stream in FROM; `weighted` if its rows carry the weights of load shedding."""
+    """A declared stream, view or table in FROM; `weighted` if its rows carry the weights of load shedding.
+
+    `as_of` is the instant at which a table is read, `AT TIMESTAMP '…'` or `FOR SYSTEM_TIME AS OF '…'`, or for
+    `FOR SYSTEM_TIME AS OF s.ts` the time column of a stream: each of its rows with the table as it was then.
+    """
 
     name: Identifier
     window: Window | None
     alias: Identifier | None
     granularity: Duration | None = None
     weighted: bool = False
+    as_of: TypedText | ColumnName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +82,14 @@ class Join(Node):
     """
 
     condition: Expression | None
-    left: Table
-    right: Table
+    left: TableReference
+    right: TableReference
     kind: str | None = None
     using: tuple[Identifier, ...] = ()
     natural: bool = False
 
 
-Table: TypeAlias = StreamTable | QueryTable | Join
+TableReference: TypeAlias = StreamTable | QueryTable | Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +127,7 @@ class Select(Node):
 
     distinct: bool
     items: tuple[Item, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[TableReference, ...]
     where: Expression | None
     group_by: tuple[Grouping, ...]
     having: Expression | None

@@ -90,6 +90,15 @@ def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
     return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
 
 
+def bind_materialized_view(statement: ast.CreateMaterializedView, catalog: Catalog) -> DerivedStream:
+    """The view that `CREATE MATERIALIZED VIEW name AS query [KEEP …]` declares and starts."""
+    plan, reads = bind_reading(statement.query, catalog)
+    name = statement.name.name
+    plan = with_names(plan, statement.columns, f'view "{name}"')
+    keep_us = None if statement.keep is None else statement.keep.microseconds
+    return DerivedStream(name, plan, statement.query.text, reads, is_materialized=True, keep_us=keep_us)
+
+
 # ---- queries ---------------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 MAX_INLINED: Final = 20_000
 
 
-def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
+def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
     plan, scope = bind_table(binder, tables[0])
     for table in tables[1:]:
@@ -39,7 +39,7 @@ def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Sc
     return plan, scope
 
 
-def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
+def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
     match table:
         case ast.StreamTable():
             return _stream_table(binder, table)
@@ -109,14 +109,12 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
             plan = Scan(stream.name, alias, columns, intervals, stream.changes)
             time = next((column.id for column in columns if column.name == stream.time_column), None)
             valid = validity(stream, columns, table)
-        case Table() if table.weighted:
+        case DerivedStream() | Table() if table.weighted:
             raise not_weighted(table)
         case Table():
             columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
             key = tuple(column.id for column in columns if column.name in stream.key)
             plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive)
-        case DerivedStream() if table.weighted:
-            raise not_weighted(table)
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
             inlined = freshened(stream.plan, binder.ids.fresh)

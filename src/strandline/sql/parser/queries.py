@@ -41,6 +41,14 @@ def parse_enclosed_query(tokens: TokenStream, hint: str | None = None) -> ast.Qu
     return tokens.parse_enclosed(parse_query, hint)
 
 
+def parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
+    """`AS query`."""
+    tokens.expect("AS", hint=hint)
+    if not sees_query(tokens):
+        raise tokens.unexpected("SELECT after AS")
+    return parse_query(tokens)
+
+
 def sees_query(tokens: TokenStream) -> bool:
     """Whether a query may begin here, itself in parentheses perhaps."""
     return tokens.sees_any(("SELECT", "WITH", "(")) or sees_changes(tokens)

@@ -1,0 +1,113 @@
+"""Errors of tables: who else writes one, what does not fit into one, and what of its past is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from strandline.core.errors import CatalogError, CheckpointError, QueryError, SourceError
+from strandline.core.temporal import Instant, show_instant
+from strandline.logical.catalog import Table
+
+
+def table_busy(table: Table, detail: str | None) -> CheckpointError:
+    return CheckpointError(
+        f'another process is writing to table "{table.name}" in {table.directory}',
+        code="table-busy",
+        detail=detail,
+        hint="Stop it first, or give this table another directory. Nothing was changed.",
+    )
+
+
+def table_changed(table: Table, declared: str, stored: str) -> CatalogError:
+    return CatalogError(
+        f'table "{table.name}" was created with another declaration',
+        code="table-changed",
+        detail=f"{table.directory} has {stored}; declared is {declared}.",
+        hint="Declare it as it was created, or DROP it first.",
+    )
+
+
+def table_closed(table: Table) -> QueryError:
+    return QueryError(f'table "{table.name}" is closed', code="table-closed", hint="Open the database again.")
+
+
+def change_too_old(table: Table, at: Instant, floor: Instant, reason: str) -> QueryError:
+    return QueryError(
+        f'cannot change table "{table.name}" at {show_instant(at)}',
+        code="change-too-old",
+        detail=f"{reason} {show_instant(floor)}: changes come in the order of their times.",
+        hint="Give a later time with AT TIMESTAMP, or none for the current one.",
+    )
+
+
+def bad_instant(at: Instant) -> QueryError:
+    return QueryError(
+        f"{show_instant(at)} is not a time of a change",
+        code="bad-instant",
+        hint="Give a time in the years 1678 to 2261.",
+    )
+
+
+def duplicate_key(table: Table, keys: pl.DataFrame, detail: str = "") -> QueryError:
+    """`keys` has the first key that would be there twice."""
+    return QueryError(
+        f'duplicate key in table "{table.name}": {show_key(table.key, keys)}',
+        code="duplicate-key",
+        detail=detail or "Rows of a table differ in their PRIMARY KEY at every instant. Nothing was changed.",
+        hint="Change the key, or write INSERT … ON CONFLICT DO UPDATE or DO NOTHING.",
+    )
+
+
+def null_key(table: Table, column: str) -> QueryError:
+    return QueryError(
+        f'NULL in column "{column}" of the PRIMARY KEY of table "{table.name}"',
+        code="null-key",
+        hint="Give it a value. Nothing was changed.",
+    )
+
+
+def merge_twice(table: Table, row: pl.DataFrame) -> QueryError:
+    return QueryError(
+        f'MERGE cannot change a row of table "{table.name}" a second time',
+        code="merge-twice",
+        detail=f"Several source rows match {show_key(row.columns, row)}. Nothing was changed.",
+        hint="Make the source rows unique for the ON condition.",
+    )
+
+
+def unfit_rows(table: Table, what: str) -> SourceError:
+    columns = ", ".join(f"{name} {kind}" for name, kind in table.columns)
+    return SourceError(
+        f'rows do not match table "{table.name}": {what}',
+        code="unfit-rows",
+        hint=f"It has the columns {columns}. Rows are tables of Arrow, Polars or pandas, or lists of tuples or dicts.",
+    )
+
+
+def not_replayable(directory: Path, start: int, first: int) -> SourceError:
+    return SourceError(
+        f"changes of a table before position {first} are no longer retained",
+        code="not-replayable",
+        detail=f"Changes from {start} on were requested; {directory} has none of them.",
+        hint="KEEP says how long they are retained. Start over with a new checkpoint.",
+    )
+
+
+def no_longer_kept(table: Table, at: Instant, since: Instant) -> QueryError:
+    return QueryError(
+        f'the content of table "{table.name}" at {show_instant(at)} is no longer kept',
+        code="no-longer-kept",
+        detail=f"Its past is kept from {show_instant(since)} on.",
+        hint="Ask for a later time, or declare the table with a longer KEEP.",
+    )
+
+
+def show_key(names: Sequence[str], keys: pl.DataFrame) -> str:
+    """The first key of a frame, as `(a, b) = (1, 'x')`."""
+    values = keys.row(0)
+    if len(names) == 1:
+        return f"{names[0]} = {values[0]!r}"
+    return f"({', '.join(names)}) = ({', '.join(repr(value) for value in values)})"
