@@ -18,6 +18,7 @@ from strandline.logical.tree import size
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.lookups import join_as_of
 from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
@@ -32,10 +33,10 @@ MAX_INLINED: Final = 20_000
 
 def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
-    plan, scope = bind_table(binder, tables[0])
+    plan, scope = _first_table(binder, tables[0])
     for table in tables[1:]:
         right, added = bind_table(binder, table)
-        plan, scope = Join(None, plan, right), scope.joined(added)
+        plan, scope = _joined(None, None, (plan, scope), (right, added), table), scope.joined(added)
     return plan, scope
 
 
@@ -56,7 +57,7 @@ def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
 
 
 def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
-    left, left_scope = bind_table(binder, join.left)
+    left, left_scope = _first_table(binder, join.left)
     right, right_scope = bind_table(binder, join.right)
     scope = left_scope.joined(right_scope)
     shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
@@ -67,13 +68,41 @@ def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
         )
     else:
         predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
-    plan = _join_of_kind(join.kind, predicate, left, right)
+    plan = _joined(join.kind, predicate, (left, left_scope), (right, right_scope), join.right)
     if join.kind in ("SEMI", "ANTI"):
         return plan, left_scope
     if not shared:
         return plan, scope
     plan, merged = _merged(binder, join.kind, plan, pairs)
     return plan, scope.using(left_scope, right_scope, merged, join.span)
+
+
+def _first_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
+    """What nothing stands to the left of: there is no stream whose rows could say as of when a table counts."""
+    if (as_of := _time_column(table)) is not None:
+        hint = "Write the stream first: FROM s JOIN table FOR SYSTEM_TIME AS OF s.ts ON …."
+        raise as_of.error("a table AS OF the time of a stream must be on the right of the stream", "lookup-as-of", hint)
+    return bind_table(binder, table)
+
+
+def _time_column(table: ast.TableReference) -> ast.ColumnName | None:
+    """The column after FOR SYSTEM_TIME AS OF, if there is one."""
+    as_of = table.as_of if isinstance(table, ast.StreamTable) else None
+    return as_of if isinstance(as_of, ast.ColumnName) else None
+
+
+def _joined(
+    kind: str | None,
+    predicate: Expression | None,
+    left: tuple[Plan, Scope],
+    right: tuple[Plan, Scope],
+    table: ast.TableReference,
+) -> Plan:
+    """A join with a table of FROM; one AS OF the time of a stream is a look-up."""
+    if (as_of := _time_column(table)) is None:
+        return _join_of_kind(kind, predicate, left[0], right[0])
+    span = right[1].relations[0].span
+    return join_as_of(left[0], left[1], right[0], kind, predicate, span, as_of)
 
 
 def _merged(

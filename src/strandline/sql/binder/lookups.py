@@ -53,9 +53,9 @@ def join_as_of(
         message = f'"{column.name}" is not the time column of a stream on the left of the join'
         hint = "Write FOR SYSTEM_TIME AS OF s.ts, where s is a stream that is ORDERED BY ts."
         raise as_of.error(message, "lookup-as-of", hint)
-    if any(isinstance(node, Scan) and node.table is None for node in walk(right)):
-        raise BindError("FOR SYSTEM_TIME AS OF needs a table", code="lookup-as-of", span=span,
-                        hint="Remove it: rows of streams are joined while they are valid.")  # fmt: skip
+    if _reads_stream(right):
+        hint = "Remove it: rows of streams are joined while they are valid."
+        raise BindError("FOR SYSTEM_TIME AS OF needs a table", code="lookup-as-of", hint=hint, span=span)
     if kind not in _KINDS:
         raise _not_preserved(span)
     return _placed(Lookup(_KINDS[kind], None, predicate, left, right), column.id, span)
@@ -63,9 +63,9 @@ def join_as_of(
 
 def _placed(lookup: Lookup, time_id: str, span: Span) -> Plan:
     """A look-up over that input of the joins of its source which has a time column: of a pair the later row would
-    count."""
+    count. What joins a table that is not retroactive will be a look-up itself, and has the time of the stream."""
     match lookup.source:
-        case Join(condition, left, right):
+        case Join(condition, left, right) if not _is_table(left) and not _is_table(right):
             side, other = (left, right) if time_id in column_ids(left) else (right, left)
             own = column_ids(side, lookup.table)
             later = [part for part in conjuncts(lookup.predicate) if not columns_of(part) <= own]
