@@ -26,8 +26,9 @@ class Scan:
     `intervals`, for an interval that it brings along. The intervals of a stream with `changes` end when it says so.
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them. `table` is
-    the kind of a table: each of its rows is valid from its insertion until its deletion. With `at` it is read at that
-    instant only: its rows at `at` are valid always.
+    the kind of a table: each of its rows is valid from its insertion until its deletion. `key` are the ids of its
+    PRIMARY KEY. The elements of a stream see a table that is not `retroactive` as it was when they came: a Lookup. With
+    `at` it is read at that instant only: its rows at `at` are valid always.
     """
 
     stream: str
@@ -36,6 +37,8 @@ class Scan:
     intervals: bool = False
     changes: ChangeFeed | None = None
     table: TableKind | None = None
+    key: tuple[str, ...] = ()
+    retroactive: bool = True
     at: Instant | None = None
 
     @property
@@ -198,6 +201,29 @@ class MarkJoin:
     right: Plan
 
 
+LookupKind: TypeAlias = Literal["inner", "left", "semi", "anti", "mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Each element x of the source with the rows of the table at ts(x), for as long as x is valid.
+
+    inner, left   x with each row that satisfies `predicate`; for left, with NULL if there is none
+    semi, anti    x if a row does, or if none does
+    mark          x with the column `mark`, which says whether one does
+
+    ts is the time of the row itself, not the start of its interval: that of a Scan, also below Filter, Map, windows
+    and Union; of a pair the later one; of a Lookup that of its source (`properties/row_time.py`). Later changes of the
+    table do not concern x: the table is not retroactive.
+    """
+
+    kind: LookupKind
+    mark: Column | None
+    predicate: Expression | None
+    source: Plan
+    table: Plan
+
+
 ApplyKind: TypeAlias = Literal["semi", "anti", "mark", "single"]
 
 
@@ -253,5 +279,5 @@ class Union:
 WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
 UnaryPlan: TypeAlias = WindowPlan | Changes | TopRows | Rank | Filter | Map | Aggregate | Distinct
 BinaryPlan: TypeAlias = Join | OuterJoin | SemiJoin | MarkJoin | Apply | SetOperation
-PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin
-Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Union
+PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin | Lookup
+Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Lookup | Union

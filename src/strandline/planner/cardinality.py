@@ -115,6 +115,8 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return matched("anti" if anti else "semi", predicate, below[0], below[1])
         case logical.MarkJoin():
             return matched("mark", plan.predicate, below[0], below[1])
+        case logical.Lookup(kind, _, predicate, _, _):
+            return looked_up(kind, predicate, below[0], below[1])
         case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, _, _):
@@ -279,6 +281,19 @@ def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, 
             valid = left.valid
     rate = max(switches * (1.0 if kind == "mark" else 0.5), CHRONON)
     return replace(left, rate=rate, length=min(left.length, valid / rate), steady=False)
+
+
+def looked_up(
+    kind: logical.LookupKind, predicate: Expression | None, source: StreamProfile, table: StreamProfile
+) -> StreamProfile:
+    """An element meets the rows that are valid when it comes, and each result is valid as long as the element."""
+    at_once = replace(source, length=CHRONON)
+    pairs = joined(predicate, at_once, replace(table, rate=table.valid / LONGEST, length=LONGEST))
+    matches = pairs.rate / source.rate if source.rate else 0.0
+    unmatched = math.exp(-min(matches, 700.0))
+    share = {"inner": matches, "left": matches + unmatched, "semi": 1 - unmatched, "anti": unmatched, "mark": 1.0}[kind]
+    values = {**source.values, **table.values} if kind in ("inner", "left") else source.values
+    return replace(source, rate=source.rate * share, values=values, steady=False)
 
 
 def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:

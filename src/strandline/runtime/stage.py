@@ -36,6 +36,7 @@ from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperato
 from strandline.runtime.operators.fold_changes import FoldChangesOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.hold_open import HoldOpenOperator
+from strandline.runtime.operators.lookup_join import LookupJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
@@ -88,6 +89,9 @@ def operator_for(node: Node) -> Operator:
                 return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
             keys = left_keys, right_keys
             return ChangesOuterHashJoinOperator(kind, *keys, condition, *schemas, mark, forms, structures)
+        case physical.LookupJoin(kind, left_keys, right_keys, condition, left, right, mark, structures, forms):
+            schemas = physical.schema(left), physical.schema(right)
+            return LookupJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, structures, forms)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces, input_form):
             how = form, panes, coalesces, input_form
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), *how)

@@ -67,6 +67,8 @@ def is_cut(node: Node) -> bool:
             physical.IncrementalAggregate() | physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges()
         ) if node.form == "intervals":
             return True
+        case physical.LookupJoin():
+            return is_cut(node.left)
         case physical.Coalesce(_, "changes") | physical.Input() | physical.ChangeStream() | physical.InsertStream():
             return False
         case _:
@@ -82,6 +84,7 @@ def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> S
             | physical.CountWindow()
             | physical.HashJoin()
             | physical.OuterHashJoin()
+            | physical.LookupJoin()
             | physical.Distinct()
         ):
             return node.form
@@ -172,6 +175,12 @@ class _Forms:
                 return self.join(node, wanted)
             case physical.OuterHashJoin():
                 return self.outer_join(node, wanted)
+            case physical.LookupJoin():
+                # An element is looked up where it begins: of one that is cut, the parts do not.
+                left = _Forms(self.interval_streams, BY_RULE).edge(node.left, "changes", takes_changes=True)
+                right = self.edge(node.right, "changes", takes_changes=True)
+                forms = (form_of(left), form_of(right))
+                return replace(node, left=left, right=right, input_forms=forms, form=forms[0])
             case _:
                 inputs = tuple(self.edge(source, "intervals", takes_changes=False) for source in sources(node))
                 return with_sources(node, inputs)
@@ -207,6 +216,8 @@ class _Forms:
             case physical.OuterHashJoin(kind):
                 sides = sources(node) if kind == "full" else (node.left,)
                 return all(map(self.is_instants, sides))
+            case physical.LookupJoin():
+                return self.is_instants(node.left)
             case physical.IncrementalAggregate(keys):
                 return bool(keys) and self.is_instants(node.source)
             case physical.TimeWindow() | physical.CountWindow() | physical.SessionWindow() | physical.AlignTime():

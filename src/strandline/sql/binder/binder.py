@@ -31,6 +31,7 @@ from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_tables
 from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
 from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.lookups import look_up_tables
 from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scaled_aggregates import rescaled
 from strandline.sql.binder.scope import Scope
@@ -67,7 +68,10 @@ def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) ->
     is no table.
     """
     names = Names(catalog, stored=stored)
-    plan = Binder(names).query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+    binder = Binder(names)
+    plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+    if not stored:
+        plan = look_up_tables(plan, binder.spans, query.span)
     return plan, frozenset(names.reads)
 
 
@@ -112,6 +116,7 @@ class Binder:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.ids = Ids()
+        self.spans: dict[str, Span] = {}  # the names in FROM, by the ids of their columns
         self.inlined = 0
         self.subqueries = 0
 

@@ -1,0 +1,153 @@
+"""Tables that are not retroactive, against the definition: every row of a stream sees the table as it was when the row
+came, whatever the window, the batches and the shards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+import test_random_tables as logs
+from lookup_queries import LookupQueries
+from random_streams import cut, stream
+from strandline.core.errors import BindError
+from strandline.core.types import INT, VARCHAR
+from strandline.logical.catalog import Catalog
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_query
+from strandline.sql.parser.statements import parse
+from support import Arrivals, Cuts, arrange, assert_exact, bind, examples, raw, run_plan, show
+from table_testing import check, random_table, table
+
+BLOCK = 25
+REFUSED = ("lookup-not-unique", "lookup-window")  # what has a meaning that is not computed
+
+
+def draw(dice: Random) -> list[Arrivals]:
+    streams = [stream(dice, f"s{number}", ("i", "s", "b"), dice.randint(3, 8)) for number in range(2)]
+    return [*streams, random_table(dice, "t", keyed=True), random_table(dice, "u", keyed=False)]
+
+
+@pytest.mark.parametrize("first", range(0, examples(12) * BLOCK, BLOCK))
+def test_every_lookup_means_its_definition(first: int) -> None:
+    elements, refused = 0, Counter[str]()
+    for seed in range(first, first + BLOCK):
+        dice = Random(seed)
+        inputs, text = draw(dice), LookupQueries(dice).query()
+        try:
+            elements += check(bind(text, inputs), inputs, cut(dice, inputs), cut(dice, inputs))[1]
+        except BindError as error:
+            refused[error.code] += 1
+            assert error.code in (*REFUSED, "window-over-intervals"), f"seed {seed}: {text}\n{error}"
+        except BaseException as error:
+            error.add_note(f"seed {seed}, {inputs}:\n{text}")
+            raise
+    assert elements > BLOCK // 2, "the queries have results to compare"
+    assert sum(refused.values()) < BLOCK / 2, refused
+
+
+# ---- over the logs of tables -----------------------------------------------------------------------------------------
+
+OVER_LOGS = (
+    "SELECT a.k, a.v, t.v AS w FROM a {w} JOIN t ON a.k = t.k",
+    "SELECT a.k, a.v, t.v AS w FROM a {w} LEFT JOIN t ON a.k = t.k AND t.v <> 'x'",
+    "SELECT a.k FROM a {w} SEMI JOIN t ON a.k = t.k",
+    "SELECT a.k FROM a {w} ANTI JOIN t ON a.k < t.k",
+    "SELECT a.k, EXISTS (SELECT 1 FROM t WHERE t.k = a.k) AS e FROM a {w}",
+    "SELECT a.k, t.v, u.v AS w FROM a {w} JOIN t ON a.k = t.k LEFT JOIN u ON a.v = u.v",
+    "SELECT a.k, b.v, t.v AS w FROM a {w} JOIN a [RANGE 4 MICROSECONDS] b ON a.v = b.v JOIN t ON a.k = t.k",
+    "SELECT a.k, b.v, t.v AS w FROM a {w} JOIN t ON a.k = t.k JOIN a [ROWS 3] b ON a.v = b.v",
+    "SELECT t.v, COUNT(*) AS n FROM a {w}, t WHERE a.k = t.k GROUP BY t.v",
+    "SELECT a.k, m.n FROM a {w} JOIN (SELECT k, COUNT(*) AS n FROM t GROUP BY k) m ON a.k = m.k",
+    "SELECT a.k, t.v FROM a {w} JOIN t FOR SYSTEM_TIME AS OF a.ts ON a.k = t.k",
+)
+
+
+def check_over_logs(seed: int) -> int:
+    """One query over tables that are read from their logs; the instants that were compared."""
+    dice = Random(seed)
+    drawn = [(dice.randrange(-5, 25), dice.randrange(3), (dice.randrange(4), dice.choice("xyz"))) for _ in range(8)]
+    rows = arrange("a", logs.COLUMNS, drawn[: dice.randrange(9)], dice.choice((0, 2)))
+    tables = [(replace(table, retroactive=False), log) for table, log in (logs.draw_table(dice, n) for n in "tu")]
+    text = dice.choice(OVER_LOGS).replace("{w}", dice.choice(logs.WINDOWS))
+    catalog = Catalog()
+    for stream_or_table in (rows.declared, *(table for table, _ in tables)):
+        catalog.add(stream_or_table)
+    (query,) = parse(text)
+    assert isinstance(query, ast.Query)
+    try:
+        plan = bind_query(query, catalog)
+    except BindError as error:
+        assert error.code in REFUSED, f"seed {seed}: {text}\n{error}"
+        return 0
+    sizes = (tuple(dice.randrange(4) for _ in range(dice.randrange(5))),)
+    how = Cuts(sizes, dice.randrange(1, 4), dice.choice(("intervals", "changes")), False, dice.randrange(12))
+    bases = {table.name: dice.randrange(log.height + 1) for table, log in tables}
+    answer, ends = logs.run_with_tables(plan, rows, tables, bases, how, dice)
+    contents = {
+        table.name: logs.elements(log.head(ends.get(table.name, 0)), bases[table.name]) for table, log in tables
+    }
+    try:
+        return assert_exact(plan, {"a": rows.elements, **contents}, answer)
+    except AssertionError as error:
+        error.add_note(f"seed {seed}: {text}")
+        raise
+
+
+def test_lookups_read_the_logs_of_tables() -> None:
+    assert sum(check_over_logs(seed) for seed in range(examples(150))) > 1500
+
+
+# ---- worked time lines -----------------------------------------------------------------------------------------------
+
+ROWS = arrange("s", {"k": INT}, [(0, 0, (1,))], 0)
+HISTORY = [(-5, 4, {"k": 1, "p": "p"}), (4, 7, {"k": 1, "p": "q"})]
+PRICES = {"k": INT, "p": VARCHAR}
+
+
+def result(text: str, *inputs: Arrivals) -> str:
+    plan = bind(text, inputs)
+    answer = run_plan(plan, inputs, Cuts(((1,) * 9,) * len(inputs), 2))
+    assert_exact(plan, raw(inputs), answer)
+    return show(answer.elements)
+
+
+def test_a_row_sees_the_table_as_it_was_when_it_came() -> None:
+    #   t        0    4    7   10
+    #   s  k=1   [==========)          RANGE 10
+    #   t  k=1  p====)q===)
+    changing = table("t", HISTORY, PRICES, ("k",), retroactive=True)
+    looked_up = table("n", HISTORY, PRICES, ("k",))
+    text = "SELECT s.k, t.p FROM s [RANGE 10 MICROSECONDS] JOIN {} t ON s.k = t.k"
+    assert result(text.format("n"), ROWS, looked_up) == "1,p[0,10)"
+    assert result(text.format("t"), ROWS, changing) == "1,p[0,4) 1,q[4,7)"
+    later = arrange("s", {"k": INT}, [(4, 0, (1,))], 0)
+    assert result(text.format("n"), later, looked_up) == "1,q[4,14)", "a row at 4 sees the change at 4"
+    instants = "SELECT s.k, t.p FROM s JOIN {} t ON s.k = t.k"
+    assert result(instants.format("n"), later, looked_up) == result(instants.format("t"), later, changing) == "1,q[4,5)"
+
+
+def test_the_order_in_from_decides_which_row_of_a_pair_looks_up() -> None:
+    #   t        0    4  5 7   10
+    #   s  k=1   [===========)         RANGE 10
+    #   z  k=1           [==========)  RANGE 10
+    #   n  k=1  p====)q====)
+    second, looked_up = arrange("z", {"k": INT}, [(5, 0, (1,))], 0), table("n", HISTORY, PRICES, ("k",))
+    s, z = "s [RANGE 10 MICROSECONDS]", "z [RANGE 10 MICROSECONDS]"
+    inputs = ROWS, second, looked_up
+    assert result(f"SELECT n.p FROM {s} JOIN n ON s.k = n.k JOIN {z} ON s.k = z.k", *inputs) == "p[5,10)"
+    assert result(f"SELECT n.p FROM {s} JOIN {z} ON s.k = z.k JOIN n ON s.k = n.k", *inputs) == "q[5,10)"
+    as_of = f"SELECT n.p FROM {s} JOIN {z} ON s.k = z.k JOIN n FOR SYSTEM_TIME AS OF {{}}.ts ON s.k = n.k"
+    assert result(as_of.format("s"), *inputs) == "p[5,10)"
+    assert result(as_of.format("z"), *inputs) == "q[5,10)"
+
+
+def test_one_join_as_of_the_time_of_a_stream_is_not_retroactive() -> None:
+    changing = table("t", HISTORY, PRICES, ("k",), retroactive=True)
+    join = "SELECT s.k, t.p FROM s [RANGE 10 MICROSECONDS] {} t FOR SYSTEM_TIME AS OF s.ts ON s.k = t.k"
+    assert result(join.format("JOIN"), ROWS, changing) == "1,p[0,10)"
+    assert result(join.format("LEFT JOIN"), ROWS, changing) == "1,p[0,10)"
+    listed = "SELECT s.k, t.p FROM s [RANGE 10 MICROSECONDS], t FOR SYSTEM_TIME AS OF s.ts WHERE s.k = t.k"
+    assert result(listed, ROWS, changing) == "1,p[0,10)"
