@@ -16,7 +16,7 @@ import pytest
 import test_random_tables as logs
 from lookup_queries import LookupQueries
 from random_streams import cut, stream
-from rule_testing import differ, some_streams
+from rule_testing import differ, made_by, some_streams
 from strandline.core.errors import BindError
 from strandline.core.types import INT, VARCHAR
 from strandline.logical.catalog import Catalog, StreamStatistics
@@ -33,7 +33,7 @@ from table_testing import check, random_table, some_tables, table
 
 SEMANTICS: Final = Path(__file__).parents[1] / "docs" / "semantics.md"
 BLOCK = 25
-REFUSED = ("lookup-not-unique", "lookup-window")  # what has a meaning that is not computed
+REFUSED = ("lookup-window",)  # what has a meaning that is not computed
 
 
 def draw(dice: Random) -> list[Arrivals]:
@@ -81,11 +81,11 @@ def check_over_logs(seed: int) -> int:
     dice = Random(seed)
     drawn = [(dice.randrange(-5, 25), dice.randrange(3), (dice.randrange(4), dice.choice("xyz"))) for _ in range(8)]
     rows = arrange("a", logs.COLUMNS, drawn[: dice.randrange(9)], dice.choice((0, 2)))
-    tables = [(replace(table, retroactive=False), log) for table, log in (logs.draw_table(dice, n) for n in "tu")]
+    tables = [(replace(each, retroactive=False), log) for each, log in (logs.draw_table(dice, n) for n in "tu")]
     text = dice.choice(OVER_LOGS).replace("{w}", dice.choice(logs.WINDOWS))
     catalog = Catalog()
-    for stream_or_table in (rows.declared, *(table for table, _ in tables)):
-        catalog.add(stream_or_table)
+    for declared in (rows.declared, *(each for each, _ in tables)):
+        catalog.add(declared)
     (query,) = parse(text)
     assert isinstance(query, ast.Query)
     try:
@@ -95,11 +95,9 @@ def check_over_logs(seed: int) -> int:
         return 0
     sizes = (tuple(dice.randrange(4) for _ in range(dice.randrange(5))),)
     how = Cuts(sizes, dice.randrange(1, 4), dice.choice(("intervals", "changes")), False, dice.randrange(12))
-    bases = {table.name: dice.randrange(log.height + 1) for table, log in tables}
+    bases = {each.name: dice.randrange(log.height + 1) for each, log in tables}
     answer, ends = logs.run_with_tables(plan, rows, tables, bases, how, dice)
-    contents = {
-        table.name: logs.elements(log.head(ends.get(table.name, 0)), bases[table.name]) for table, log in tables
-    }
+    contents = {each.name: logs.elements(log.head(ends.get(each.name, 0)), bases[each.name]) for each, log in tables}
     try:
         return assert_exact(plan, {"a": rows.elements, **contents}, answer)
     except AssertionError as error:
@@ -200,14 +198,7 @@ def test_the_page_has_all_joins() -> None:
 
 def lookup_below_rows(plan: Plan) -> Plan:
     match plan:
-        case Lookup(_, _, _, CountWindow() as window):
-            return replace(window, source=replace(plan, source=window.source))
-    return plan
-
-
-def lookup_below_session(plan: Plan) -> Plan:
-    match plan:
-        case Lookup(_, _, _, SessionWindow() as window):
+        case Lookup(_, _, _, CountWindow() | SessionWindow() as window):
             return replace(window, source=replace(plan, source=window.source))
     return plan
 
@@ -222,8 +213,8 @@ def lookup_below_join(plan: Plan) -> Plan:
 
 def join_instead_of_lookup(plan: Plan) -> Plan:
     match plan:
-        case Lookup("inner", _, predicate, source, table):
-            return Join(predicate, source, table)
+        case Lookup("inner", _, predicate, source, content):
+            return Join(predicate, source, content)
     return plan
 
 
@@ -231,7 +222,7 @@ def join_instead_of_lookup(plan: Plan) -> Plan:
     ("wrong", "text"),
     [
         (lookup_below_rows, "SELECT a.i, t.v FROM s0 [ROWS 2] a JOIN t0 t ON a.i = t.i"),
-        (lookup_below_session, "SELECT a.i, t.v FROM s0 [SESSION 4 MICROSECONDS] a JOIN t0 t ON a.i = t.i"),
+        (lookup_below_rows, "SELECT a.i, t.v FROM s0 [SESSION 4 MICROSECONDS] a JOIN t0 t ON a.i = t.i"),
         (lookup_below_join, "SELECT a.i, t.v FROM s0 [RANGE 9 MICROSECONDS] a JOIN s1 [RANGE 9 MICROSECONDS] b "
                             "ON a.i = b.i JOIN t0 t ON a.i = t.i"),
         (join_instead_of_lookup, "SELECT a.i, t.v FROM s0 [RANGE 9 MICROSECONDS] a JOIN t0 t ON a.i = t.i"),
@@ -246,6 +237,14 @@ def test_what_is_forbidden_would_be_wrong(wrong: Callable[[Plan], Plan], text: s
         assert other != plan
         found += differ(plan, other, inputs)
     assert found > 0
+
+
+def test_no_rule_takes_the_row_time_from_below_a_lookup() -> None:
+    """Of an element of a semi join it is not known when its match came."""
+    inner = "SELECT a.i FROM s0 [RANGE 9 MICROSECONDS] a JOIN s1 [PARTITION BY i ROWS 1] b ON a.i = b.i"
+    inputs = [*some_streams(0), *some_tables(0)]
+    assert made_by(["join_as_semi_join"], bind(f"SELECT x.i FROM ({inner}) AS x", inputs))
+    assert not made_by(["join_as_semi_join"], bind(f"SELECT x.i FROM ({inner}) AS x JOIN t0 t ON x.i = t.i", inputs))
 
 
 def test_a_lookup_is_a_barrier_for_the_order_of_joins() -> None:
