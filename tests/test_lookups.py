@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,8 +18,10 @@ from lookup_queries import LookupQueries
 from random_streams import cut, stream
 from rule_testing import differ, made_by, some_streams
 from strandline.core.errors import BindError
+from strandline.core.temporal import Instant
 from strandline.core.types import INT, VARCHAR
 from strandline.logical.catalog import Catalog, StreamStatistics
+from strandline.logical.expressions import Value
 from strandline.logical.plan import CountWindow, Join, Lookup, Map, Plan, SessionWindow
 from strandline.logical.schema import pass_on, schema
 from strandline.logical.tree import transform_up, walk
@@ -84,8 +86,9 @@ def check_over_logs(seed: int) -> int:
     tables = [(replace(each, retroactive=False), log) for each, log in (logs.draw_table(dice, n) for n in "tu")]
     text = dice.choice(OVER_LOGS).replace("{w}", dice.choice(logs.WINDOWS))
     catalog = Catalog()
-    for declared in (rows.declared, *(each for each, _ in tables)):
-        catalog.add(declared)
+    catalog.add(rows.declared)
+    for each, _ in tables:
+        catalog.add(each)
     (query,) = parse(text)
     assert isinstance(query, ast.Query)
     try:
@@ -112,7 +115,10 @@ def test_lookups_read_the_logs_of_tables() -> None:
 # ---- worked time lines -----------------------------------------------------------------------------------------------
 
 ROWS = arrange("s", {"k": INT}, [(0, 0, (1,))], 0)
-HISTORY = [(-5, 4, {"k": 1, "p": "p"}), (4, 7, {"k": 1, "p": "q"})]
+HISTORY: list[tuple[Instant, Instant | None, Mapping[str, Value]]] = [
+    (-5, 4, {"k": 1, "p": "p"}),
+    (4, 7, {"k": 1, "p": "q"}),
+]
 PRICES = {"k": INT, "p": VARCHAR}
 
 

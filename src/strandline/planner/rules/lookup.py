@@ -173,8 +173,8 @@ def push_filter_into_lookup(plan: Plan) -> Plan | None:
 
 
 def push_condition_below_lookup(plan: Plan) -> Plan | None:
-    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; Λ(p ∧ q)(S, T) = Λp(σq(S), T) for an inner or semi look-up where
-    q reads S only: elsewhere an element that fails it is not gone but unmatched."""
+    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; for inner and semi look-ups Λ(p ∧ q)(S, T) = Λp(σq(S), T)
+    where q reads S only. For others an element that fails q is not gone but unmatched."""
     match plan:
         case Lookup(kind, _, condition, source, table):
             own, others = column_ids(table), column_ids(source)
