@@ -13,10 +13,11 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from strandline.connectors.tables import blocks, declaration, errors
-from strandline.connectors.tables.bases import load_content, read_base
+from strandline.connectors.tables.bases import load_content, read_base, remove_before
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
-from strandline.connectors.tables.log import LogReader, TableLog, read_head
+from strandline.connectors.tables.log import LogReader, TableLog, join_facts, read_head
+from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
 from strandline.connectors.tables.statements import InsertRows, ReplaceContent, TableStatement
 from strandline.core.durable import digest
@@ -25,6 +26,7 @@ from strandline.core.faults import explain_fault
 from strandline.core.lease import Lease
 from strandline.core.temporal import BEFORE_ALL, LATEST, SECOND, Instant
 from strandline.logical.catalog import Table
+from strandline.runtime.kernels.batch import FROM, UNTIL
 
 SIBLINGS_SECONDS: Final = 0.0005
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
@@ -61,6 +63,7 @@ class TableStore:
         self._queue: list[CommitRequest | _Turn] = []
         self._wake = threading.Condition()
         self._is_closing = False
+        self._folding = threading.Lock()
         self._lease = _acquire(table, self.directory)
         try:
             self._log = self._open()
@@ -142,6 +145,40 @@ class TableStore:
         """The rows of the log between two positions."""
         with self._reading:
             return list(self._reader.read(start, end))
+
+    def content_at(self, at: Instant) -> pl.DataFrame:
+        """The rows that were there at an instant of the retained past: the payload."""
+        with self._turn():
+            retained = RetainedLog(self.directory, self.log_schema)
+            if at < retained.since:
+                raise errors.no_longer_kept(self.table, at, retained.since)
+            reach = self._reach
+        rows = retained.elements(reach).filter(pl.col(FROM) <= at, pl.col(UNTIL) > at)
+        return rows.select(list(self._payload))
+
+    def history(self) -> pl.DataFrame:
+        """The elements of the retained past: payload, `@from`, and `@until`, which is OPEN for rows that are there."""
+        with self._turn():
+            retained, reach = RetainedLog(self.directory, self.log_schema), self._reach
+        rows = retained.elements(reach).filter(pl.col(FROM) < pl.col(UNTIL), pl.col(UNTIL) > retained.since)
+        return rows.select(*self._payload, FROM, UNTIL)
+
+    def fold(self) -> bool:
+        """Fold changes that are older than KEEP into a base, while statements and readers go on; False if there is not
+        enough of them."""
+        if self.table.keep_us is None:
+            return False
+        with self._folding:
+            with self._turn():
+                retained, reach = RetainedLog(self.directory, self.log_schema), self._reach
+            point = retained.fold_point(self.clock() - self.table.keep_us, reach)
+            if point is None:
+                return False
+            retained.fold(point)
+            with self._turn():
+                self._log.begin_at(point.position)
+            remove_before(self.directory, point.position)
+            return True
 
     # Closing
 
@@ -229,9 +266,8 @@ class TableStore:
             self._wake.notify()
 
     def _conformed(self, statement: TableStatement) -> TableStatement:
-        if isinstance(statement, InsertRows | ReplaceContent):
-            if not has_schema(statement.rows, self._payload):
-                return replace(statement, rows=conform_rows(self.table, statement.rows))
+        if isinstance(statement, InsertRows | ReplaceContent) and not has_schema(statement.rows, self._payload):
+            return replace(statement, rows=conform_rows(self.table, statement.rows))
         return statement
 
     @property
@@ -246,13 +282,14 @@ class TableStore:
         log = TableLog(self.directory, self.log_schema, identity or declaration.new_identity())
         head = read_head(self.directory)
         base = read_base(self.directory, head.first, self.log_schema) if head is not None and head.first else None
-        for facts in ([base.block.facts] if base is not None else []) + [
-            block.facts for block in log.open(None if base is None else base.block)
-        ]:
-            self._marks |= dict.fromkeys(facts.marks)
-            self._feed = facts.feed if facts.feed is not None else self._feed
+        retained = log.open(None if base is None else base.block)
+        past = [block.facts for block in ([base.block] if base is not None else []) + retained]
+        if past:
+            together = join_facts(past)
+            self._marks, self._feed = dict.fromkeys(together.marks), together.feed
         reader = LogReader(self.directory, self.log_schema)
         load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
+        remove_before(self.directory, log.first)
         if identity is None:
             declaration.write_declaration(self.table, self.directory, log.identity)
         return log
