@@ -95,10 +95,11 @@ def load_content(
         base_live[np.searchsorted(base_ids, ids[ids < first])] = False
         position += frame.height
     if base is not None:
-        content.load(base.rows, base_live)
+        content.load(base.rows, base_live, base_ids)
     position = first
     for frame in frames:
-        content.load(frame, live[position - first : position - first + frame.height])
+        ids = np.arange(position, position + frame.height)
+        content.load(frame, live[ids - first], ids)
         position += frame.height
 
 

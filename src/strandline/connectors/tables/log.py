@@ -216,6 +216,11 @@ class TableLog:
         if self._size >= SEGMENT_BYTES:
             self._end_segment()
 
+    @property
+    def begins_file(self) -> bool:
+        """True if the next block is the first of its file."""
+        return self._size == 0
+
     def _undo(self) -> None:
         """Remove what a failed append has written: another block would follow the rest of it."""
         self._is_broken = True  # unless both succeed: the head may name what is no longer there
