@@ -94,7 +94,7 @@ def _acquire(stream: BaseStream, directory: Path) -> Lease:
             f'another process is writing to stream "{stream.name}" in {directory}',
             code="checkpoint-busy",
             detail=error.detail,
-            hint="Stop it first, or declare the stream with another directory: events('directory'). Nothing was changed.",
+            hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
         ) from None
 
 

@@ -20,6 +20,7 @@ from strandline.connectors.tables.blocks import log_schema
 from strandline.connectors.tables.log import LogReader, segment_starts
 from strandline.connectors.tables.statements import DeleteRows, InsertRows
 from strandline.connectors.tables.store import open_table
+from strandline.core import durable
 from strandline.core.errors import StrandlineError
 from strandline.core.types import BIGINT, VARCHAR
 from strandline.logical.catalog import Table
@@ -128,7 +129,7 @@ def test_what_follows_the_head_counts_if_it_is_whole(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_table_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_table(table_in(tmp_path / "t"), Hand())
     store.commit(InsertRows(frame((1, 1, "a"))))
-    written = table_log.write_all
+    written = durable.write_all
 
     def write_half(file: int, data: bytes | bytearray | memoryview) -> None:
         written(file, memoryview(data)[: len(data) // 2])

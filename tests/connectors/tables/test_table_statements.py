@@ -34,6 +34,7 @@ from strandline.connectors.tables import content as table_content
 from strandline.connectors.tables import groups
 from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.statements import (
+    Assignments,
     DeleteRows,
     InsertRows,
     MergeBranch,
@@ -73,6 +74,18 @@ def draw_predicate(draw: Random) -> Expression | None:
     )
 
 
+UPSERTS: tuple[Assignments, ...] = (
+    (("v", plus(V, NEW_V)),),
+    (("s", NEW_S), ("v", K)),
+    (("k", plus(K, number(1))),),
+)
+UPDATES: tuple[Assignments, ...] = (
+    (("v", plus(V, number(1))),),
+    (("s", text("z")), ("v", K)),
+    (("k", plus(K, number(1))),),
+)
+
+
 def draw_statement(draw: Random) -> TableStatement:
     match draw.randrange(10):
         case 0 | 1:
@@ -82,16 +95,10 @@ def draw_statement(draw: Random) -> TableStatement:
         case 3 | 4:
             return InsertRows(draw_rows(draw), "update")
         case 5:
-            assignments = draw.choice(
-                [(("v", plus(V, NEW_V)),), (("s", NEW_S), ("v", K)), (("k", plus(K, number(1))),)]
-            )
             condition = draw.choice([None, call("<", V, NEW_V)])
-            return InsertRows(draw_rows(draw), "update", assignments, condition)
+            return InsertRows(draw_rows(draw), "update", draw.choice(UPSERTS), condition)
         case 6:
-            assignments = draw.choice(
-                [(("v", plus(V, number(1))),), (("s", text("z")), ("v", K)), (("k", plus(K, number(1))),)]
-            )
-            return UpdateRows(assignments, draw_predicate(draw))
+            return UpdateRows(draw.choice(UPDATES), draw_predicate(draw))
         case 7:
             predicate = draw_predicate(draw)
             return DeleteRows(predicate if predicate is not None or draw.random() < 0.1 else equal(K, number(3)))
