@@ -122,6 +122,9 @@ def test_what_follows_the_head_counts_if_it_is_whole(tmp_path: Path) -> None:
         fill(tmp_path / "copy", 1, first=5)  # goes on behind the last whole block
         assert content(tmp_path / "copy") == expected
         shutil.rmtree(tmp_path / "copy")
+    shutil.copytree(tmp_path / "before", tmp_path / "copy")
+    (tmp_path / "copy" / name).write_bytes(data[:-200] + bytes(200))  # its length was on disk, its end was not
+    assert len(content(tmp_path / "copy")) == 5
     (tmp_path / "before" / name).write_bytes(data)
     assert content(tmp_path / "before") == expected
 
