@@ -30,7 +30,7 @@ def lower_text(text: str, shards: int = 2) -> physical.Pipeline:
 
 @pytest.mark.parametrize("text", DIGESTS)
 def test_fingerprints_are_pinned(text: str) -> None:
-    assert FORMAT == 3
+    assert FORMAT == 4
     assert fingerprint_plan(lower_text(text)) == DIGESTS[text]
 
 
