@@ -63,14 +63,14 @@ class MemoryTable(TableSource):
     def __init__(self, table: Table, log: pl.DataFrame, reaches: list[int], times: list[Instant]) -> None:
         super().__init__(table.input, None)
         self.log = log
-        self.reaches, self.times = reaches, times
+        self.visible, self.times = reaches, times
         self.reach = reaches.pop(0)
         self.promised: Instant = ALWAYS
 
     def promise(self, at_least: Instant) -> tuple[int, Instant]:
         """The next part of the log, as far as its changes are not before what was promised."""
-        if self.reaches:
-            self.reach = max(self.reach, self.reaches.pop(0))
+        if self.visible:
+            self.reach = max(self.reach, self.visible.pop(0))
         last = self.times[self.reach - 1] if self.reach else ALWAYS
         following = self.times[self.reach] if self.reach < len(self.times) else FOREVER
         # A clock between this change and the next one; a stream that is ahead makes the next changes come first.
@@ -82,6 +82,9 @@ class MemoryTable(TableSource):
 
     def rows_left(self, position: int) -> int | None:
         return None
+
+    def last_change(self) -> Instant:
+        return ALWAYS
 
     def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
         return self.log.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])

@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -48,8 +47,7 @@ from strandline.sql.binder.create_table import bind_create_table
 from strandline.sql.binder.names import freshened
 from strandline.sql.parser.statements import parse, parse_one
 from strandline.sql.parser.token_stream import MAX_DEPTH
-
-CASES = Path(__file__).parent / "cases"
+from syntax_cases import cases
 
 SCRIPT = """
 CREATE STREAM bid (auction BIGINT, Price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;
@@ -61,16 +59,6 @@ CREATE TABLE item (auction BIGINT, name VARCHAR, PRIMARY KEY (auction)) NON RETR
 CREATE TABLE fee (auction BIGINT, cents INT) NON RETROACTIVE;
 CREATE TABLE rate (auction BIGINT, rate INT);
 """
-
-
-def cases(name: str) -> list[Any]:
-    """The cases of a file: a title line `-- …`, the text, `----`, and what is expected of it."""
-    found = []
-    for part in ("\n" + (CASES / name).read_text()).split("\n-- ")[1:]:
-        title, _, rest = part.partition("\n")
-        text, _, expected = rest.partition("\n----\n")
-        found.append(pytest.param(text, expected.strip("\n"), id=title))
-    return found
 
 
 def declared() -> Catalog:

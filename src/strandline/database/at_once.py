@@ -1,7 +1,7 @@
 """Queries that are answered at once: over tables, whose rows are all there.
 
-Such a query is the snapshot of a continuous one at a single instant. The rows are streams of that instant, and the local
-engine computes the result: the whole language is available.
+Such a query is the snapshot of a continuous one at a single instant. The rows are streams of that instant, and the
+local engine computes the result: the whole language is available.
 """
 
 from __future__ import annotations

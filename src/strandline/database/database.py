@@ -99,9 +99,9 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `TextTable` for SHOW, DESCRIBE and a SELECT over tables only, a `CommittedChange` for a statement that changes a
-        table, else None. It depends on the text, so
-        it has no static type here; that of `execute` is `StatementResult`."""
+        a `TextTable` for SHOW, DESCRIBE and a SELECT over tables only, a `CommittedChange` for a statement that changes
+        a table, else None. It depends on the text, so it has no static type here; that of `execute` is
+        `StatementResult`."""
         result: StatementResult = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -167,9 +167,10 @@ class Database:
     def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
         """What plans are made with now, for queries that may lose these shares of their rows."""
         capacity = shards * (1.0 if self.capacity is None else self.capacity)
+        tables = list(self.tables.inputs())
         return PlanningInputs(
-            [*(stream for stream in self.catalog if isinstance(stream, BaseStream)), *self.tables.inputs()],
-            self.catalog.statistics(),
+            [*(stream for stream in self.catalog if isinstance(stream, BaseStream)), *tables],
+            {**self.catalog.statistics(), **{table.name: table.statistics for table in tables}},
             load_prices(),
             shards,
             {name: None if share is None else capacity for name, share in max_dropped.items()},

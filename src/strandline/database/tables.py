@@ -37,7 +37,15 @@ from strandline.runtime.expressions.compile import evaluate_columns, filter_fram
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.result import to_result
 from strandline.sql.binder.assignments import Assignment
-from strandline.sql.binder.dml import BoundChange, BoundDelete, BoundInsert, BoundMerge, BoundSource, BoundUpdate
+from strandline.sql.binder.dml import (
+    EXCLUDED,
+    BoundChange,
+    BoundDelete,
+    BoundInsert,
+    BoundMerge,
+    BoundSource,
+    BoundUpdate,
+)
 
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
 
@@ -124,10 +132,8 @@ class Tables:
             return InsertRows(rows)
         if conflict.kind == "ignore":
             return InsertRows(rows, "ignore")
-        incoming = {f"excluded.{name}": (name, kind) for name, kind in change.table.columns}
-        references = {
-            column_id: ColumnRef(statements.incoming(name), kind) for column_id, (name, kind) in incoming.items()
-        }
+        columns = change.table.columns
+        references = {f"{EXCLUDED}.{name}": ColumnRef(statements.incoming(name), kind) for name, kind in columns}
         assignments = tuple((item.column, substitute(item.value, references)) for item in conflict.assignments)
         return InsertRows(rows, "update", assignments, _substituted(conflict.predicate, references))
 

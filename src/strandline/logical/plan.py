@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from strandline.core.errors import Span
+from strandline.core.temporal import Instant
 from strandline.core.types import Column
 from strandline.logical.catalog import TableKind
 from strandline.logical.change_feed import ChangeFeed
@@ -26,7 +27,8 @@ class Scan:
 
     `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them. `table` is
     the kind of a table: each of its rows is valid from its insertion until its deletion. `key` are the ids of its
-    PRIMARY KEY. The elements of a stream see a table that is not `retroactive` as it was when they came: a Lookup.
+    PRIMARY KEY. The elements of a stream see a table that is not `retroactive` as it was when they came: a Lookup. With
+    `at` it is read at that instant only: its rows at `at` are valid always.
     """
 
     stream: str
@@ -37,6 +39,7 @@ class Scan:
     table: TableKind | None = None
     key: tuple[str, ...] = ()
     retroactive: bool = True
+    at: Instant | None = None
 
     @property
     def constant(self) -> bool:

@@ -36,7 +36,11 @@ def lasting(plan: Plan) -> UnboundedState | None:
     """Elements of a plan that may never expire; None if all expire, or their number is fixed by the plan."""
     match plan:
         case logical.Scan(stream):
-            return UnboundedState("every row", f"rows of {stream} may never expire") if plan.intervals else None
+            return (
+                UnboundedState("every row", f"rows of {stream} may never expire")
+                if plan.intervals and plan.table is None
+                else None
+            )
         case logical.TimeWindow(range_us, _, source):
             return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
         case logical.CountWindow(partition, rows, _, source):

@@ -39,9 +39,9 @@ class SourceOffset:
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
-    source's own log up to here, if it has one. Of a table, `arrived` is the promise: every change after `at` takes effect
-    there or later; `base` is the end of its log when the query was first planned. `announcements` counts the batches so far in which open elements were
-    announced again, `announced` are the queries for which this batch does it.
+    source's own log up to here, if it has one. Of a table, `arrived` is the promise: every change after `at` takes
+    effect there or later; `base` is the end of its log when the query was first planned. `announcements` counts the
+    batches so far in which open elements were announced again, `announced` are the queries for which this one does.
     """
 
     at: int = 0
@@ -202,9 +202,10 @@ class OffsetPlanner:
         """Offsets of streams, then of tables: a promise must not hold back what the streams bring in this batch."""
         loading = any(before[name].at < before[name].base or before[name].base < 0 for name in self.tables)
         streams = {name: source for name, source in self.sources.items() if name not in self.tables}
+        changed = max([table.last_change() for table in self.tables.values()], default=BEFORE_ALL)
         after = {
             # What tables have is loaded first. Meanwhile the streams are not read: nothing of them is buffered.
-            name: before[name] if loading else self._next(name, source, before[name])
+            name: before[name] if loading else self._next(name, source, before[name], changed)
             for name, source in streams.items()
         }
         is_over = bool(streams) and all(offset.ended for offset in after.values())
@@ -234,7 +235,9 @@ class OffsetPlanner:
         ]
         return max([time for time in reached if time < FOREVER], default=BEFORE_ALL)
 
-    def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
+    def _next(self, name: str, source: Source, before: SourceOffset, changed: Instant) -> SourceOffset:
+        """The next offset of a stream. One without a time column reaches at once the instant at which a table was
+        changed, so that the change is seen."""
         if before.ended:
             return before
         max_rows = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
@@ -243,7 +246,7 @@ class OffsetPlanner:
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
             after = replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
-            return self._by_arrival(before, after)
+            return self._by_arrival(before, after, changed)
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_row_times[name] = seconds
@@ -256,7 +259,7 @@ class OffsetPlanner:
         )
         return replace(before, idle=idle, ended=ended)
 
-    def _by_arrival(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
+    def _by_arrival(self, before: SourceOffset, after: SourceOffset, changed: Instant) -> SourceOffset:
         """Arrival time of a batch of rows without a time column.
 
         It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so an idle
@@ -264,6 +267,6 @@ class OffsetPlanner:
         """
         if isinstance(self.clock, SteadyClock):
             self.clock.go_on_from(before.arrived)  # it may have been set back between two runs
-        arrived = max(self.clock(), before.arrived + 1)
-        has_news = after.at > before.at or after.ended
+        arrived = max(self.clock(), before.arrived + 1, changed)
+        has_news = after.at > before.at or after.ended or before.arrived < changed
         return replace(after, arrived=arrived) if has_news or arrived - before.arrived >= TICK_US else before

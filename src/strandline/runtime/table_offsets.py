@@ -37,6 +37,10 @@ class TableOffsets:
         whole = at >= reach
         return replace(before, at=at, base=base, arrived=promise if whole else promised), whole
 
+    def last_change(self) -> Instant:
+        """When the last change takes effect; those of a static table are before everything."""
+        return BEFORE_ALL if self.is_static else self.source.last_change()
+
     def has_news(self, before: SourceOffset, after: SourceOffset, reached: Instant) -> bool:
         """Whether an offset is worth a batch: it brings changes, or without its promise the streams would wait."""
         return (after.at, after.base) != (before.at, before.base) or before.arrived < min(reached, after.arrived)

@@ -229,7 +229,8 @@ class _Interpreter:
 
     def _scanned(self, scan: logical.Scan, t: Instant) -> list[tuple[Instant, Row]]:
         """The rows of a stream that are valid at an instant, each with its time."""
-        elements = (e for e in self.streams.get(scan.stream, ()) if e.time <= t < e.end)
+        instant = t if scan.at is None else scan.at
+        elements = (e for e in self.streams.get(scan.stream, ()) if e.time <= instant < e.end)
         # Nothing is dropped here, so each row represents itself.
         return [(e.time, {c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in scan.columns}) for e in elements]
 
@@ -324,6 +325,8 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
     match plan:
         case logical.Scan(stream, _, _):
+            if plan.at is not None:
+                return set()
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
         case logical.TimeWindow(range_us, slide_us, source):

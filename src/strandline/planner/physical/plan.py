@@ -154,7 +154,7 @@ class Reorder:
 
 @dataclass(frozen=True, slots=True)
 class HoldOpen:
-    """Elements in the form of changes, unchanged; those without an end are kept, so that they can be announced again."""
+    """Changes as they come; elements without an end are kept, so that they can be announced again."""
 
     tag: ClassVar[str] = "HoldOpen"
     source: Node

@@ -36,8 +36,10 @@ from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scaled_aggregates import rescaled
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.sql.binder.stored import not_stored
 from strandline.sql.binder.subqueries import ClauseScalars, is_match_test
 from strandline.sql.binder.window_functions import Ranks, is_ranking, over_outputs
+from strandline.sql.parser.statements import parse_one
 
 # Every later phase walks plans recursively; this keeps the walks well within Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
@@ -59,12 +61,18 @@ def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     return bind_reading(query, catalog)[0]
 
 
-def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
-    """The plan of a query, and the streams and views that its text names."""
-    names = Names(catalog)
+def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) -> tuple[Plan, frozenset[str]]:
+    """The plan of a query, and the streams, tables and views that its text names.
+
+    A `stored` query is executed at once: materialized views are scans of what they hold, and all else is refused that
+    is no table.
+    """
+    names = Names(catalog, stored=stored)
     binder = Binder(names)
     plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
-    return look_up_tables(plan, binder.spans, query.span), frozenset(names.reads)
+    if not stored:
+        plan = look_up_tables(plan, binder.spans, query.span)
+    return plan, frozenset(names.reads)
 
 
 def allowed_shedding(plan: Plan, clause: ast.Shedding) -> float:
@@ -141,6 +149,22 @@ class Binder:
                     return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def stored_plan(self, stream: DerivedStream, name: ast.Identifier) -> Plan:
+        """The query behind a name. Where a statement is executed at once, its own materialized views are scans, too:
+        a view is bound again then, from its text."""
+        if not self.names.stored or self.names.is_local(stream):
+            return stream.plan
+        if not stream.is_view:
+            raise not_stored(name, stream)
+        query = parse_one(stream.text)
+        assert isinstance(query, ast.Query), "the text of a view is a query"
+        try:
+            plan, _ = bind_reading(query, self.names.catalog, stored=True)
+        except BindError as error:  # it points into the text of the view, which the statement does not show
+            raise BindError(error.message, code=error.code, hint=error.hint, span=name.span) from None
+        columns = tuple(ast.Identifier(column.name, True, span=name.span) for column in schema(stream.plan))
+        return with_names(plan, columns, f'view "{stream.name}"')
 
     def refuse_column_as_changes(self, query: ast.Query, column: ast.Identifier | None) -> None:
         """`SELECT istream a FROM s` must not change its meaning where s has such a column."""

@@ -22,6 +22,7 @@ from strandline.sql.binder.lookups import join_as_of
 from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
+from strandline.sql.binder.stored import bind_as_of, not_stored
 from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
@@ -127,7 +128,10 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
     plan: Plan
     time = None
     valid: Validity = (None, None)
+    at = bind_as_of(table, stream, binder.names.stored)
     match stream:
+        case BaseStream() if binder.names.stored:
+            raise not_stored(table.name, stream)
         case BaseStream():
             if table.weighted and stream.changes is not None:
                 raise not_weighted(table)
@@ -143,10 +147,13 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
         case Table():
             columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
             key = tuple(column.id for column in columns if column.name in stream.key)
-            plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive)
+            plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive, at)
+        case DerivedStream(is_materialized=True) if binder.names.stored:
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in schema(stream.plan))
+            plan = Scan(stream.name, alias, columns, intervals=True, table="changing", at=at)
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
-            inlined = freshened(stream.plan, binder.ids.fresh)
+            inlined = freshened(binder.stored_plan(stream, table.name), binder.ids.fresh)
             columns = schema(inlined)
             renamed = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in columns)
             plan = Map(rename(columns, renamed), inlined)

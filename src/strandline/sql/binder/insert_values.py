@@ -17,6 +17,7 @@ from strandline.logical.expressions import Expression, Value
 from strandline.runtime.kernels.columns import polars_type
 from strandline.sql import ast
 from strandline.sql.binder.assignments import StatementScalars, assign, null_key, out_of_range
+from strandline.sql.binder.expressions import Subquery
 from strandline.sql.binder.scope import Scope
 
 _BOUNDS: Final = {"INT": 2**31, "BIGINT": 2**63}
@@ -33,6 +34,10 @@ class ConstantScalars(StatementScalars):
             hint = f"Put texts in single quotes: '{node.column.name}'."
             raise node.error(f'VALUES cannot read column "{node.column.name}"', "unknown-column", hint)
         return super().bind(node)
+
+    def subquery(self, node: Subquery) -> Expression:
+        hint = "Write INSERT INTO name SELECT … in place of VALUES."
+        raise node.error("cannot use a subquery in VALUES", "misplaced-subquery", hint)
 
 
 def evaluate_values(table: Table, columns: Sequence[str], rows: ast.Values) -> pl.DataFrame:

@@ -30,6 +30,8 @@ class Names:
     reads: set[str] = field(default_factory=set)  # the streams and views named in FROM, anywhere in the statement
     queries: dict[str, DerivedStream] = field(default_factory=dict)  # those of WITH
     unreadable: dict[str, str] = field(default_factory=dict)  # queries of WITH that cannot be read here, and why not
+    # Whether a statement is executed at once: it reads tables and materialized views as they are stored.
+    stored: bool = False
 
     def get(self, name: ast.Identifier) -> Stream:
         """What the name means; a query of WITH hides a stream."""

@@ -13,9 +13,7 @@ from strandline.sql.parser.queries import parse_as_query, parse_column_names
 from strandline.sql.parser.tables import parse_new_name
 from strandline.sql.parser.token_stream import TokenStream
 
-_TABLE_HINT: Final = (
-    "Write CREATE TABLE name (column TYPE, …, PRIMARY KEY (column)), … SOURCE …, or CREATE TABLE name AS SELECT …."
-)
+_TABLE_HINT: Final = "Write CREATE TABLE name (column TYPE, …, PRIMARY KEY (column)) or CREATE TABLE name AS SELECT …."
 _KEY_HINT: Final = "Write PRIMARY KEY (column, …)."
 _VIEW_HINT: Final = "Write CREATE MATERIALIZED VIEW name AS SELECT …."
 # What other databases let a column or a table declare, with what to write instead.
@@ -108,7 +106,8 @@ def _refuse_constraint(tokens: TokenStream, followed_by: tuple[str, ...] = ()) -
     """Refuse what is no part of the language; at the beginning of a definition the words may also be names."""
     word = tokens.token.keyword
     if word in _CONSTRAINTS and (not followed_by or tokens.peek().keyword in followed_by):
-        raise tokens.unsupported(f"{word} in CREATE TABLE", _CONSTRAINTS[word])
+        feature = "FOREIGN KEY" if word == "FOREIGN" else word
+        raise tokens.unsupported(f"{feature} in CREATE TABLE", _CONSTRAINTS[word])
 
 
 # ---- clauses ---------------------------------------------------------------------------------------------------------

@@ -153,7 +153,7 @@ def _parse_item(tokens: TokenStream) -> ast.SetItem:
     column = tokens.expect_name("a column name")
     if tokens.sees("."):
         hint = "Write the column without the name of the table: it is always a column of the changed one."
-        raise tokens.error("a qualified name left of =", "syntax", tokens.through(tokens.previous), hint)
+        raise tokens.error("a qualified name left of =", "syntax", column.span.to(tokens.peek().span), hint)
     tokens.expect("=", hint="Write SET column = value.")
     return ast.SetItem(column, _parse_value(tokens), span=tokens.since(column))
 
