@@ -5,7 +5,6 @@ A subquery in FROM reads nothing of the queries around it: there is no LATERAL.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, assert_never
 
 from strandline.core.errors import BindError, Span
@@ -35,9 +34,9 @@ MAX_INLINED: Final = 20_000
 
 def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
-    plan, scope = bind_table(binder, tables[0])
+    plan, scope = _first_table(binder, tables[0])
     for table in tables[1:]:
-        right, added = _right_table(binder, table)
+        right, added = bind_table(binder, table)
         plan, scope = _joined(None, None, (plan, scope), (right, added), table), scope.joined(added)
     return plan, scope
 
@@ -59,8 +58,8 @@ def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
 
 
 def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
-    left, left_scope = bind_table(binder, join.left)
-    right, right_scope = _right_table(binder, join.right)
+    left, left_scope = _first_table(binder, join.left)
+    right, right_scope = bind_table(binder, join.right)
     scope = left_scope.joined(right_scope)
     shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
     pairs = [(_of_side(left_scope, name, "left"), _of_side(right_scope, name, "right")) for name in shared]
@@ -79,17 +78,18 @@ def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
     return plan, scope.using(left_scope, right_scope, merged, join.span)
 
 
+def _first_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
+    """What nothing stands to the left of: there is no stream whose rows could say as of when a table counts."""
+    if (as_of := _time_column(table)) is not None:
+        hint = "Write the stream first: FROM s JOIN table FOR SYSTEM_TIME AS OF s.ts ON …."
+        raise as_of.error("a table AS OF the time of a stream must be on the right of the stream", "lookup-as-of", hint)
+    return bind_table(binder, table)
+
+
 def _time_column(table: ast.TableReference) -> ast.ColumnName | None:
     """The column after FOR SYSTEM_TIME AS OF, if there is one."""
     as_of = table.as_of if isinstance(table, ast.StreamTable) else None
     return as_of if isinstance(as_of, ast.ColumnName) else None
-
-
-def _right_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
-    """A table to the right of others: AS OF a column of theirs is a matter of the join."""
-    if isinstance(table, ast.StreamTable) and _time_column(table) is not None:
-        table = replace(table, as_of=None)
-    return bind_table(binder, table)
 
 
 def _joined(

@@ -20,7 +20,6 @@ from strandline.logical.schema import column_ids, filtered, pass_on, schema
 from strandline.logical.tree import sources, transform_up, walk
 from strandline.sql import ast
 from strandline.sql.binder.scope import Scope
-from strandline.sql.binder.stored import find_row_time
 
 Spans: TypeAlias = Mapping[str, Span]  # the names in FROM, by the ids of their columns
 
@@ -49,7 +48,11 @@ def join_as_of(
     as_of: ast.ColumnName,
 ) -> Plan:
     """`left JOIN table FOR SYSTEM_TIME AS OF s.ts`: a look-up by the time of the rows of s, a stream of the left."""
-    column = find_row_time(as_of, scope)
+    column = scope.column(as_of)
+    if column.id not in {relation.time_column for relation in scope.relations}:
+        message = f'"{column.name}" is not the time column of a stream on the left of the join'
+        hint = "Write FOR SYSTEM_TIME AS OF s.ts, where s is a stream that is ORDERED BY ts."
+        raise as_of.error(message, "lookup-as-of", hint)
     if _reads_stream(right):
         hint = "Remove it: rows of streams are joined while they are valid."
         raise BindError("FOR SYSTEM_TIME AS OF needs a table", code="lookup-as-of", hint=hint, span=span)
