@@ -64,8 +64,12 @@ class Tables:
         if self._directory is None:
             self._directory = temporary_directory("tables")
         table = replace(table, directory=str(self._directory / encode_name(table.name.lower())))
-        self._stores[table.name.lower()] = open_table(table)
+        self.open(table)
         return table
+
+    def open(self, table: Table) -> None:
+        """Open the log of a table, which this process may have open already."""
+        self._stores[table.name.lower()] = open_table(table)
 
     def drop(self, table: Table) -> None:
         """Remove a table with its log."""
