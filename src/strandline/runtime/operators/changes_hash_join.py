@@ -13,7 +13,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import InputForms, SideStructures
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, keep, pick, stack, times, without
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.intervals import intersect
@@ -82,7 +82,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
                 # The end is before the watermark or at it; what never ends is not there.
                 expired = self.due[side].take_before(min(until + 1, FOREVER))
                 if expired:
-                    mine = Segment.of(by_hash(with_hashes(pl.concat(expired, rechunk=True), self.keys[side])))
+                    mine = Segment.of(by_hash(with_hashes(stack(expired), self.keys[side])))
                     pairs += self._meet_state("due", mine, other, sides[other].ended)
         for side in (0, 1):
             self._keep(side, sides[side], until)
@@ -90,7 +90,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
             pairs += self._open_pairs()
         if not pairs:
             return Batch.empty(self.output)
-        return Batch(pl.concat(pairs, rechunk=True))
+        return Batch(stack(pairs))
 
     def _arrived(self, side: int, batch: Batch) -> _Arrived:
         frame = batch.frame
@@ -100,23 +100,23 @@ class ChangesHashJoinOperator(HashJoinOperator):
         if not ended.height:
             return _Arrived(by_hash(begun), None)
         cancels = by_hash(signed(ended, -1))
-        return _Arrived(by_hash(pl.concat([begun, ended])), Segment.of(cancels, cancels=cancels.height))
+        return _Arrived(by_hash(stack([begun, ended])), Segment.of(cancels, cancels=cancels.height))
 
     def _keep(self, side: int, arrived: _Arrived, until: Instant) -> None:
         """Store the elements that begin, and cancel those that have ended."""
         frame, log = arrived.rows, self.sides[side]
         start, end = times(frame, FROM), times(frame, UNTIL)
         is_kept = (start >= self.slice.before) & (end > until)
-        kept = frame if is_kept.all() else frame.filter(pl.Series(is_kept))
+        kept = frame if is_kept.all() else keep(frame, is_kept)
         if self.forms[1 - side] == "changes":
             ends = times(kept, UNTIL)
-            self.due[side].append(kept.drop(HASH).filter(pl.Series(ends < OPEN)))
+            self.due[side].append(without(keep(kept, ends < OPEN), (HASH,)))
         if isinstance(log, CancellingLog):
             kept = signed(kept, 1)
             if arrived.ended is not None:
-                kept = by_hash(pl.concat([kept, arrived.ended.frame.select(kept.columns)]))
+                kept = by_hash(stack([kept, pick(arrived.ended.frame, kept.columns)]))
         log.expire(until)
-        log.append(kept.drop(HASH), kept.get_column(HASH).to_numpy(), until)
+        log.append(without(kept, (HASH,)), kept.get_column(HASH).to_numpy(), until)
 
     def _meet_state(self, kind: Encounter, mine: Segment, other: int, ended: Segment | None) -> list[pl.DataFrame]:
         """The pairs of some elements with those that a side has in its state."""
@@ -136,7 +136,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
         if isinstance(log, CancellingLog):
             frame = log.all()
         else:
-            frame = pl.concat([s.frame for s in log.segments], rechunk=True) if log.segments else None
+            frame = stack([s.frame for s in log.segments]) if log.segments else None
         if frame is None:
             return []
         return self._meet_state("open", Segment.of(by_hash(frame)), 1, None)

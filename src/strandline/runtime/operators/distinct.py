@@ -9,7 +9,19 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Mask,
+    Times,
+    gather,
+    pick,
+    stack,
+    times,
+    with_series,
+)
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.sweep import cover
@@ -58,7 +70,7 @@ class DistinctOperator(Operator):
     def _with_due(self, frame: pl.DataFrame, until: Instant) -> pl.DataFrame:
         """The slice, with an empty interval for each payload of which more must be sent in it."""
         due = self.due.take_before(until)
-        return Batch(pl.concat([frame, *due], rechunk=True) if due else frame).ordered().frame
+        return Batch(stack([frame, *due]) if due else frame).ordered().frame
 
     def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Hashes, Mask]:
         """Rows by hash, then by payload, then by start; and where a payload begins."""
@@ -67,7 +79,7 @@ class DistinctOperator(Operator):
         frame, hashes = gather(frame, order), hashes[order]
         begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
         again = np.flatnonzero(~begins_group)
-        payload = frame.select(self.columns)
+        payload = pick(frame, self.columns)
         if same_payloads(gather(payload, again), gather(payload, again - 1)).all():
             return frame, hashes, begins_group
         codes, _ = group_codes(frame, self.columns)  # different payloads have one hash
@@ -78,7 +90,7 @@ class DistinctOperator(Operator):
     def _look_up(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
         """Until when the payload of each row was sent, and how far it reached, before this slice."""
         sent, reach = np.full(frame.height, BEFORE_ALL), np.full(frame.height, BEFORE_ALL)
-        for segment, rows, stored_rows in self.cover.find(frame.select(self.columns), hashes):
+        for segment, rows, stored_rows in self.cover.find(pick(frame, self.columns), hashes):
             np.maximum.at(sent, rows, column(segment, SENT)[stored_rows])
             np.maximum.at(reach, rows, column(segment, UNTIL)[stored_rows])
         expired = reach <= self.watermark
@@ -98,12 +110,11 @@ class DistinctOperator(Operator):
         (sent_before, reach_before), (sent, reach) = before, after
         changed = np.flatnonzero((reach > until) & ((sent > sent_before) | (reach > reach_before)))
         rows = first[changed]
-        entries = gather(frame.select(self.columns), rows).with_columns(
-            pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed])
-        )
+        payload = gather(pick(frame, self.columns), rows)
+        entries = with_series(payload, pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed]))
         self.cover.expire(until)
         self.cover.append(entries, hashes[rows], until, replaced=int((reach_before[changed] > BEFORE_ALL).sum()))
         waits = (sent_before == sent) & (reach_before > sent_before)
         due = np.flatnonzero((reach > sent) & (reach > until) & ~waits)
-        at = pl.Series(sent[due])
-        self.due.append(gather(frame, first[due]).with_columns(at.alias(FROM), at.alias(UNTIL)))
+        at = [pl.Series(name, sent[due]) for name in (FROM, UNTIL)]
+        self.due.append(with_series(gather(frame, first[due]), *at))

@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.core.temporal import OPEN, Instant
 from strandline.planner.compaction import merge_window_of_versions
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, keep, pick, stack, times, with_series
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order, pair_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
@@ -24,7 +24,6 @@ from strandline.runtime.state.segments import (
     hash_table,
     hashed_segment,
     largest_windows,
-    pick,
     probe_segment,
 )
 
@@ -62,8 +61,8 @@ class CancellingLog(HashedLog):
             return None
         segments = self.segments if ended is None else [*self.segments, ended]
         columns = self.segments[0].frame.columns
-        frame = pl.concat([segment.frame.select(columns) for segment in segments], rechunk=True)
-        return frame.filter(pl.Series(~self._cancelled_rows(frame)))
+        frame = stack([pick(segment.frame, columns) for segment in segments])
+        return keep(frame, ~self._cancelled_rows(frame))
 
     def of_keys(self, keys: pl.DataFrame, ended: Segment | None = None) -> Iterator[pl.DataFrame]:
         """The elements that count of some different keys, whose hash is that of the log."""
@@ -88,7 +87,7 @@ class CancellingLog(HashedLog):
         parts = [
             pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN, HASH]) for s, r in zip(segments, rows, strict=True)
         ]
-        dead = self._cancelled_rows(pl.concat(parts, rechunk=True))
+        dead = self._cancelled_rows(stack(parts))
         masks = np.split(dead, np.cumsum([len(r) for r in rows])[:-1])
         return [np.sort(r[mask]) for r, mask in zip(rows, masks, strict=True)][: len(self.segments)]
 
@@ -123,8 +122,8 @@ class CancellingLog(HashedLog):
 
     def _merge(self, window: slice, after: Instant) -> None:
         parts = self.segments[window]
-        frame = pl.concat([part.frame for part in parts], rechunk=True)
-        frame = frame.filter(pl.Series(~self._cancelled_rows(frame)) & (frame.get_column(UNTIL) > after))
+        frame = stack([part.frame for part in parts])
+        frame = keep(frame, ~self._cancelled_rows(frame) & (times(frame, UNTIL) > after))
         dropped = sum(part.rows for part in parts) - frame.height
         obsolete = max(0, sum(part.facts["obsolete"] for part in parts) - dropped)
         order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
@@ -141,8 +140,10 @@ def signs(frame: pl.DataFrame) -> npt.NDArray[np.int8]:
 
 def signed(frame: pl.DataFrame, sign: int) -> pl.DataFrame:
     """Elements with a sign; those that cancel others have no end, as these had none."""
-    frame = frame.with_columns(pl.lit(sign, pl.Int8).alias(SIGN))
-    return frame if sign > 0 else frame.with_columns(pl.lit(OPEN, pl.Int64).alias(UNTIL))
+    column = pl.Series(SIGN, np.full(frame.height, sign, np.int8))
+    if sign > 0:
+        return with_series(frame, column)
+    return with_series(frame, column, pl.Series(UNTIL, np.full(frame.height, OPEN)))
 
 
 def _changes(values: Hashes) -> Mask:
