@@ -69,25 +69,34 @@ class CancellingLog(HashedLog):
         hashes = hash_rows(keys, keys.columns)
         order = np.argsort(hashes)
         keys, hashes = gather(keys, order), hashes[order]
-        dead = {id(s): rows for s, rows in zip(self.segments, self.cancelled(hashes, ended), strict=True)}
+        dead = {id(s): rows for s, rows in zip(self.segments, self.cancelled(np.unique(hashes), ended), strict=True)}
         for segment, _, rows in self.find(keys, hashes):
             yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
 
     def cancelled(self, hashes: Hashes, ended: Segment | None = None) -> list[Index]:
-        """For each segment, in order, its rows with one of these hashes, sorted, that do not count: those that cancel,
-        and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""
+        """For each segment, in order, its rows with one of these different hashes, sorted, that do not count: those
+        that cancel, and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""
         segments = self.segments if ended is None else [*self.segments, ended]
-        found = np.unique(
-            np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, hashes[_changes(hashes)])])
-        )
+        found = np.unique(np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, hashes)]))
         nothing = np.empty(0, np.int64)
         if not len(found):
             return [nothing] * len(self.segments)
         rows = [_open_rows(segment, found) for segment in segments]
-        parts = [
-            pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN, HASH]) for s, r in zip(segments, rows, strict=True)
-        ]
-        dead = self._cancelled_rows(stack(parts))
+        hash_of, start, sign = (
+            np.concatenate([array(s)[r] for s, r in zip(segments, rows, strict=True)])
+            for array in (_hash_array, lambda s: column(s, FROM), _sign_array)
+        )
+        codes, first = pair_codes(hash_of.view(np.int64), start, np.ones(len(start), np.bool_))
+        positive, negative = (np.bincount(codes[side], minlength=len(first)) for side in (sign > 0, sign < 0))
+        # What cancels a row is in the log with it: if there are as many, there is nothing to compare.
+        dead = (positive == negative)[codes]
+        is_unclear = ((negative > 0) & (positive != negative))[codes]
+        if is_unclear.any():
+            parts = [
+                pick(gather(s.frame, r), [*self.identity, UNTIL, SIGN, HASH])
+                for s, r in zip(segments, rows, strict=True)
+            ]
+            dead[is_unclear] = self._cancelled_rows(keep(stack(parts), is_unclear))
         masks = np.split(dead, np.cumsum([len(r) for r in rows])[:-1])
         return [np.sort(r[mask]) for r, mask in zip(rows, masks, strict=True)][: len(self.segments)]
 
@@ -139,18 +148,23 @@ def signs(frame: pl.DataFrame) -> npt.NDArray[np.int8]:
 
 
 def signed(frame: pl.DataFrame, sign: int) -> pl.DataFrame:
-    """Elements with a sign; those that cancel others have no end, as these had none."""
-    column = pl.Series(SIGN, np.full(frame.height, sign, np.int8))
-    if sign > 0:
-        return with_series(frame, column)
-    return with_series(frame, column, pl.Series(UNTIL, np.full(frame.height, OPEN)))
+    """Elements with one sign."""
+    return with_signs(frame, np.full(frame.height, sign))
 
 
-def _changes(values: Hashes) -> Mask:
-    """Which of some sorted values are not that before."""
-    changes = np.ones(len(values), np.bool_)
-    changes[1:] = values[1:] != values[:-1]
-    return changes
+def with_signs(frame: pl.DataFrame, sign: Index) -> pl.DataFrame:
+    """Elements with the sign of each; those that cancel others have no end, as these had none."""
+    ends = np.where(sign < 0, OPEN, times(frame, UNTIL))
+    return with_series(frame, pl.Series(SIGN, sign.astype(np.int8)), pl.Series(UNTIL, ends))
+
+
+def _hash_array(segment: Segment) -> Hashes:
+    hashes: Hashes = segment.stored.derive("hashes", lambda frame: frame.get_column(HASH).to_numpy())
+    return hashes
+
+
+def _sign_array(segment: Segment) -> npt.NDArray[np.int8]:
+    return segment.stored.derive("signs", signs)
 
 
 def is_among(rows: Index | Hashes, some: Index | Hashes) -> Mask:
