@@ -18,7 +18,7 @@ from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
-from strandline.runtime.state.cancelling_log import CancellingLog, is_among, signed, with_signs
+from strandline.runtime.state.cancelling_log import CancellingLog, distinct_values, is_among, signed, with_signs
 from strandline.runtime.state.segments import HASH, HashedLog, Segment, SortedLog, column
 
 # What is held against what: rows of the slice against each other or against the state, elements that end in the slice
@@ -127,7 +127,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
         self.slice.dead = {}
         if isinstance(log, CancellingLog):
             hashes: Hashes = np.concatenate([segment.frame.get_column(HASH).to_numpy() for segment in mine.values()])
-            rows = log.cancelled(np.unique(hashes), ended)
+            rows = log.cancelled(distinct_values(hashes), ended)
             self.slice.dead = {id(s): dead for s, dead in zip(log.segments, rows, strict=True) if len(dead)}
         pairs: list[pl.DataFrame] = []
         for kind, segment in mine.items():

@@ -10,7 +10,19 @@ import polars as pl
 
 from strandline.core.temporal import OPEN, Instant
 from strandline.planner.compaction import merge_window_of_versions
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, keep, pick, stack, times, with_series
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Index,
+    Mask,
+    gather,
+    is_sorted,
+    keep,
+    pick,
+    stack,
+    times,
+    with_series,
+)
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order, pair_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
@@ -28,6 +40,8 @@ from strandline.runtime.state.segments import (
 )
 
 SIGN = "@sign"
+# If fewer rows than one of so many cancel others, the rows that they may concern are looked up first.
+FEW_CANCELS = 8
 
 
 class CancellingLog(HashedLog):
@@ -69,7 +83,9 @@ class CancellingLog(HashedLog):
         hashes = hash_rows(keys, keys.columns)
         order = np.argsort(hashes)
         keys, hashes = gather(keys, order), hashes[order]
-        dead = {id(s): rows for s, rows in zip(self.segments, self.cancelled(np.unique(hashes), ended), strict=True)}
+        dead = {
+            id(s): rows for s, rows in zip(self.segments, self.cancelled(distinct_values(hashes), ended), strict=True)
+        }
         for segment, _, rows in self.find(keys, hashes):
             yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
 
@@ -77,7 +93,7 @@ class CancellingLog(HashedLog):
         """For each segment, in order, its rows with one of these different hashes, sorted, that do not count: those
         that cancel, and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""
         segments = self.segments if ended is None else [*self.segments, ended]
-        found = np.unique(np.concatenate([np.empty(0, np.uint64), *_hashes_of_cancels(segments, hashes)]))
+        found = distinct_values(np.concatenate([hashes[:0], *_hashes_of_cancels(segments, hashes)]))
         nothing = np.empty(0, np.int64)
         if not len(found):
             return [nothing] * len(self.segments)
@@ -87,7 +103,7 @@ class CancellingLog(HashedLog):
             for array in (_hash_array, lambda s: column(s, FROM), _sign_array)
         )
         codes, first = pair_codes(hash_of.view(np.int64), start, np.ones(len(start), np.bool_))
-        positive, negative = (np.bincount(codes[side], minlength=len(first)) for side in (sign > 0, sign < 0))
+        positive, negative = _count_signs(codes, sign, len(first))
         # What cancels a row is in the log with it: if there are as many, there is nothing to compare.
         dead = (positive == negative)[codes]
         is_unclear = ((negative > 0) & (positive != negative))[codes]
@@ -104,30 +120,32 @@ class CancellingLog(HashedLog):
         """The rows that cancel each other."""
         sign = signs(frame)
         dead = np.zeros(frame.height, np.bool_)
-        if not (sign < 0).any():
+        cancels = int((sign < 0).sum())
+        if not cancels:
             return dead
         hashes: Hashes = frame.get_column(HASH).to_numpy()
-        rows = np.flatnonzero((times(frame, UNTIL) == OPEN) & is_among(hashes, np.unique(hashes[sign < 0])))
-        codes, first = self._identities(gather(frame, rows))
-        positive = sign[rows] > 0
-        counts = [np.bincount(codes[side], minlength=len(first)) for side in (positive, ~positive)]
-        both = np.minimum(*counts)
-        for side in (positive, ~positive):
-            mine = np.flatnonzero(side)
-            order = mine[group_order(codes[mine])]
-            gone = rank_in_group(codes[order]) < both[codes[order]]
-            dead[rows[order[gone]]] = True
+        concerned = times(frame, UNTIL) == OPEN
+        if FEW_CANCELS * cancels < frame.height:
+            concerned &= is_among(hashes, distinct_values(hashes[sign < 0]))
+        rows = np.flatnonzero(concerned)
+        codes, first = pair_codes(hashes[rows].view(np.int64), times(frame, FROM)[rows], np.ones(len(rows), np.bool_))
+        positive, negative = _count_signs(codes, sign[rows], len(first))
+        rows = rows[((positive > 0) & (negative > 0))[codes]]
+        codes, count = self._identities(pick(gather(frame, rows), [*self.identity, HASH]))
+        dead[rows] = _cancel_out(codes, sign[rows], count)
         return dead
 
-    def _identities(self, frame: pl.DataFrame) -> tuple[Index, Index]:
-        """A code for each element, and the first row of each. Nearly always the hash of the key and the start tell
-        elements apart: then payloads are only compared."""
+    def _identities(self, frame: pl.DataFrame) -> tuple[Index, int]:
+        """A code for each element, and their number. Nearly always the hash of the key and the start tell elements
+        apart: then payloads are only compared."""
         hashes = frame.get_column(HASH).to_numpy().view(np.int64)
         codes, first = pair_codes(hashes, times(frame, FROM), np.ones(frame.height, np.bool_))
+        again = np.ones(frame.height, np.bool_)
+        again[first] = False
         payload = pick(frame, self.identity)
-        if len(first) == frame.height or same_payloads(payload, gather(payload, first[codes])).all():
-            return codes, first
-        return group_codes(frame, self.identity)
+        if not same_payloads(keep(payload, again), gather(payload, first[codes[again]])).all():
+            codes, first = group_codes(frame, self.identity)
+        return codes, len(first)
 
     def _merge(self, window: slice, after: Instant) -> None:
         parts = self.segments[window]
@@ -165,6 +183,33 @@ def _hash_array(segment: Segment) -> Hashes:
 
 def _sign_array(segment: Segment) -> npt.NDArray[np.int8]:
     return segment.stored.derive("signs", signs)
+
+
+def _count_signs(codes: Index, sign: npt.NDArray[np.int8], count: int) -> tuple[Index, Index]:
+    """For each code the number of positive and of negative rows."""
+    negative = np.bincount(codes[sign < 0], minlength=count)
+    return np.bincount(codes, minlength=count) - negative, negative
+
+
+def _cancel_out(codes: Index, sign: npt.NDArray[np.int8], count: int) -> Mask:
+    """The rows that cancel each other: of a code, as many of one sign as of the other."""
+    positive, negative = _count_signs(codes, sign, count)
+    dead: Mask = (positive == negative)[codes]
+    left = np.flatnonzero(~dead)
+    both = np.minimum(positive, negative)
+    for side in (sign[left] > 0, sign[left] < 0):
+        mine = left[side]
+        mine = mine[group_order(codes[mine])]
+        dead[mine[rank_in_group(codes[mine]) < both[codes[mine]]]] = True
+    return dead
+
+
+def distinct_values(values: Hashes) -> Hashes:
+    """Different values in order. A sort of 64-bit numbers takes less than the table that `np.unique` builds."""
+    values = values if is_sorted(values) else np.sort(values)
+    changes = np.ones(len(values), np.bool_)
+    changes[1:] = values[1:] != values[:-1]
+    return values[changes]
 
 
 def is_among(rows: Index | Hashes, some: Index | Hashes) -> Mask:
