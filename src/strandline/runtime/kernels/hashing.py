@@ -143,10 +143,15 @@ def decimal_words(column: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray
     return words[0::2], words[1::2]
 
 
+def hashes_decide(one: pl.DataFrame, two: pl.DataFrame) -> bool:
+    """True if rows of two frames with equal hashes have equal payloads, so that nothing is left to compare."""
+    return one.width == 1 and _are_whole(one.to_series(0), two.to_series(0))
+
+
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Mask of rows with equal hashes that have equal payloads; NULL equals NULL, and NaN equals NaN."""
     same = np.ones(one.height, dtype=np.bool_)
-    if one.width == 1 and _are_whole(one.to_series(0), two.to_series(0)):
+    if hashes_decide(one, two):
         return same
     for name in one.columns:
         same &= _same_values(one.get_column(name), two.get_column(name))

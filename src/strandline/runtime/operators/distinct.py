@@ -57,15 +57,13 @@ class DistinctOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         until = watermark.time
-        frame, first = self._by_payload(self._with_due(inputs[0].frame, until))
-        payload = gather(pick(frame, self.columns), first)
-        hashes = hash_rows(payload, self.columns)
+        frame, payload, hashes, first = self._by_payload(self._with_due(inputs[0].frame, until))
         before = self._look_up(payload, hashes)
         begins_group = np.zeros(frame.height, np.bool_)
         begins_group[first] = True
         rows, begins, ends, *after = cover(begins_group, times(frame, FROM), times(frame, UNTIL), *before, until)
         self._remember(payload, hashes, before, after, until)
-        self._wait(gather(frame, first), before, after, until)
+        self._wait(frame, first, before, after, until)
         self.watermark = until
         return Batch(gather(frame, rows)).with_times(begins, ends)
 
@@ -74,15 +72,18 @@ class DistinctOperator(Operator):
         due = self.due.take_before(until)
         return Batch(stack([frame, *due]) if due else frame).ordered().frame
 
-    def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Index]:
-        """Rows by the hash of their payload, then by payload, then by start; and the first row of each payload. Rows
-        are counted into their groups, and only payloads are sorted: there are fewer."""
+    def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, Hashes, Index]:
+        """Rows by the hash of their payload, then by payload, then by start; the payloads in this order, their hashes,
+        and the first row of each. Rows are counted into their groups, and only payloads are sorted: there are fewer."""
         codes, first = group_codes(frame, self.columns)
+        payload = gather(pick(frame, self.columns), first)
+        hashes = hash_rows(payload, self.columns)
+        order = np.argsort(hashes)
         places = np.empty(len(first), np.int64)
-        places[np.argsort(hash_rows(gather(pick(frame, self.columns), first), self.columns))] = np.arange(len(first))
+        places[order] = np.arange(len(first))
         codes = places[codes]
         sizes = np.bincount(codes, minlength=len(first))
-        return gather(frame, group_order(codes)), np.cumsum(sizes) - sizes
+        return gather(frame, group_order(codes)), gather(payload, order), hashes[order], np.cumsum(sizes) - sizes
 
     def _look_up(self, payload: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
         """Until when each payload was sent, and how far it reached, before this slice."""
@@ -109,10 +110,14 @@ class DistinctOperator(Operator):
             replaced=int((reach_before[changed] > BEFORE_ALL).sum()),
         )
 
-    def _wait(self, rows: pl.DataFrame, before: Sequence[Times], after: Sequence[Times], until: Instant) -> None:
+    def _wait(
+        self, frame: pl.DataFrame, first: Index, before: Sequence[Times], after: Sequence[Times], until: Instant
+    ) -> None:
         """Keep a row of each payload of which more must be sent, unless one waits already."""
         (sent_before, reach_before), (sent, reach) = before, after
         waits = (sent_before == sent) & (reach_before > sent_before)
         due = np.flatnonzero((reach > sent) & (reach > until) & ~waits)
+        if not len(due):
+            return
         at = [pl.Series(name, sent[due]) for name in (FROM, UNTIL)]
-        self.due.append(with_series(gather(rows, due), *at))
+        self.due.append(with_series(gather(frame, first[due]), *at))

@@ -69,7 +69,8 @@ class KeyedLog:
                     continue
                 part = gather(segment.frame, order[places])
                 same = same_payloads(gather(pick(keys, self.key), left[rows]), pick(part, self.key))
-                rows, part = rows[same], keep(part, same)
+                if not same.all():
+                    rows, part = rows[same], keep(part, same)
                 there[rows] = True
                 found.append(part)
             left = left[~there]

@@ -38,7 +38,7 @@ from strandline.runtime.kernels.batch import (
     with_series,
 )
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.hashing import Hashes, same_payloads
+from strandline.runtime.kernels.hashing import Hashes, hashes_decide, same_payloads
 from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 
 _Derived = TypeVar("_Derived")
@@ -264,7 +264,11 @@ class HashedLog:
     def find(self, payload: pl.DataFrame, hashes: Hashes) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `payload`, row of the segment) of equal payloads."""
         for segment, rows, segment_rows in self.probe(hashes):
-            same = same_payloads(gather(payload, rows), gather(pick(segment.frame, payload.columns), segment_rows))
+            stored = pick(segment.frame, payload.columns)
+            if hashes_decide(payload, stored):
+                yield segment, rows, segment_rows
+                continue
+            same = same_payloads(gather(payload, rows), gather(stored, segment_rows))
             yield segment, rows[same], segment_rows[same]
 
     def _merge(self, window: slice, after: Instant) -> None:
@@ -313,12 +317,12 @@ class FoldedLog(HashedLog):
         hashes: Hashes = frame.get_column(HASH).to_numpy()
         same = np.zeros(frame.height, dtype=np.bool_)  # as the row before
         again = 1 + np.flatnonzero(hashes[1:] == hashes[:-1])
-        key = frame.select(self.key)
-        same[again] = same_payloads(gather(key, again), gather(key, again - 1))
+        key = pick(frame, self.key)
+        same[again] = hashes_decide(key, key) or same_payloads(gather(key, again), gather(key, again - 1))
         first = np.flatnonzero(~same)
         largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
         replaced = max(0, _count_replaced(parts) - int(same.sum()))
-        return hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
+        return hashed_segment(with_series(gather(frame, first), *largest), replaced=replaced)
 
 
 def largest_windows(rows: Sequence[int]) -> Iterator[slice]:
