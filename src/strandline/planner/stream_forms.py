@@ -1,9 +1,10 @@
 """Choice of stream forms by cost: which producers send intervals where the rule of `physical/forms.py` has changes.
 
-Changes cost per change, intervals per open element and batch. So the choice depends on the length of a batch: the
-measured one or, where it is not known, one so short that intervals are chosen only where few elements are open. A plan
-may meet shorter batches than those that were measured, for instance when it has caught up with its sources: one that
-would be much slower than that of the rule in batches of a tenth of the length is not chosen.
+Changes cost per change, intervals per open element and batch. So the choice depends on the length of a batch, and where
+that was not measured the rule stands: a batch may be a single row. A plan may meet shorter batches than those that were
+measured, for instance when it has caught up with its sources, or more open elements: one that would be much slower than
+that of the rule in batches of a tenth of the length is not chosen. Elements that never end are changes always: ever
+more of them are open.
 """
 
 from __future__ import annotations
@@ -15,13 +16,12 @@ from typing import Final
 
 from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.coalescing import cost_with_sinks
-from strandline.planner.estimate import measured_batch
+from strandline.planner.estimate import BATCH_SECONDS, measured_batch
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.forms import FormStrategy
-from strandline.planner.physical.plan import Node, Pipeline, StreamForm
+from strandline.planner.physical.plan import Node, Pipeline, StreamForm, sources
 from strandline.planner.prices import Prices
 
-SHORT_BATCH: Final = 0.1  # seconds, where nothing is known
 MIN_GAIN: Final = 0.03  # of the cost, that another form must save
 SHORTER: Final = 10  # times, that batches may become
 MAX_REGRET: Final = 4.0  # times the cost of the rule that a plan may cost then
@@ -31,7 +31,6 @@ _PRODUCERS: Final = (
     physical.IncrementalAggregate,
     physical.CountWindow,
     physical.OuterHashJoin,
-    physical.FoldChanges,
 )
 
 
@@ -45,16 +44,13 @@ class FormPlan:
     prices: Prices
 
     @cached_property
-    def batch(self) -> float:
-        return measured_batch(self.pipeline, self.statistics) or SHORT_BATCH
-
-    @cached_property
     def cost(self) -> float:
-        return cost_with_sinks(self.pipeline, self.statistics, self.prices, self.batch)
+        return cost_with_sinks(self.pipeline, self.statistics, self.prices)
 
     @cached_property
     def cost_in_short_batches(self) -> float:
-        return cost_with_sinks(self.pipeline, self.statistics, self.prices, self.batch / SHORTER)
+        batch = measured_batch(self.pipeline, self.statistics) or BATCH_SECONDS
+        return cost_with_sinks(self.pipeline, self.statistics, self.prices, batch / SHORTER)
 
     @property
     def difference(self) -> str:
@@ -72,7 +68,7 @@ def choose_forms(
     offered: dict[Node, None] = {}
 
     def note(node: Node, form: StreamForm) -> StreamForm:
-        if form == "changes" and isinstance(node, _PRODUCERS):
+        if form == "changes" and isinstance(node, _PRODUCERS) and not _may_grow(node):
             offered[node] = None
         return form
 
@@ -81,7 +77,7 @@ def choose_forms(
         return FormPlan(assemble(_sending_intervals(nodes)), nodes, statistics, prices)
 
     by_rule = FormPlan(assemble(FormStrategy(note, forces=False)), frozenset(), statistics, prices)
-    if not offered:
+    if not offered or measured_batch(by_rule.pipeline, statistics) is None:
         return by_rule, by_rule
     best = _better(by_rule, by_rule, [form_plan(offered)])
     costed = 2
@@ -93,6 +89,15 @@ def choose_forms(
             break
         best = better
     return best, by_rule
+
+
+def _may_grow(node: Node) -> bool:
+    """True if ever more elements are open, over rows that never expire or rows of a change feed."""
+    match node:
+        case physical.FoldChanges() | physical.TimeWindow(None):
+            return True
+        case _:
+            return any(map(_may_grow, sources(node)))
 
 
 def _sending_intervals(nodes: frozenset[Node]) -> FormStrategy:
