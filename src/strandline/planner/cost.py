@@ -25,7 +25,15 @@ from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
-from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
+from strandline.planner.cardinality import (
+    LONGEST,
+    StreamProfile,
+    counted,
+    groups_of,
+    joined,
+    unique,
+    unmatched_fraction,
+)
 from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, forecast_log
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
@@ -170,7 +178,7 @@ def distinct_state(source: Node, first: PhysicalProfile, batch: float, work: Wor
     payloads = max(groups_of(stream, columns), 1.0)
     if first.form == "changes":
         take_changes((first,), work)
-        there = unique(first.uncut, columns).valid * first.copies
+        there = counted(first.uncut, columns).valid * first.copies
         work["touched"] = keyed(first.arriving, there, batch, work)
         return there
     changed = payloads * -math.expm1(-stream.rate * batch / payloads)  # per batch

@@ -29,7 +29,7 @@ from strandline.planner.stages import finish, prepare
 from strandline.planner.stream_forms import choose_forms
 
 MAX_COST_RATIO: Final = 0.95  # another plan must cost less than this part of the first one to replace it
-MIN_SEARCH_COST: Final = 0.01  # CPU seconds per second: below that a search gains nothing noticeable
+MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that a search gains nothing noticeable
 ORDERS: Final = 6  # orders of joins that are costed beside the best one
 EXAMINED: Final = 60  # plans of a search
 AS_WRITTEN: Final = "as written, no rules"
