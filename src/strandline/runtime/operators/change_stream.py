@@ -8,7 +8,7 @@ import polars as pl
 from strandline.core.temporal import FOREVER
 from strandline.core.types import Schema
 from strandline.logical.plan import ChangeKind
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, keep, stack, times
 from strandline.runtime.kernels.changes import CHANGE, TIME, sum_changes
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
@@ -38,9 +38,9 @@ class ChangeStreamOperator(Operator):
         ended = self.ends.take_before(watermark.time)
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
-        self.ends.append(arrived.filter(pl.Series(~over & (ends < FOREVER))))
-        leaving = pl.concat([*ended, arrived.filter(pl.Series(over))])
-        events = pl.concat([arrived, leaving], rechunk=True)
+        self.ends.append(keep(arrived, ~over & (ends < FOREVER)))
+        leaving = pl.concat([*ended, keep(arrived, over)])
+        events = stack([arrived, leaving])
         time = np.concatenate([times(arrived, FROM), times(leaving, UNTIL)])
         change = np.concatenate([np.ones(arrived.height, np.int64), np.full(leaving.height, -1)])
         codes, representative = group_codes(events, self.columns)
