@@ -13,10 +13,10 @@ from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.core.temporal import FOREVER
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import Expression
+from strandline.runtime.kernels.batch import pick
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import to_integers
-from strandline.runtime.state.segments import pick
 
 
 def is_assigned(table: Table, assignments: Sequence[tuple[str, Expression]]) -> bool:

@@ -21,10 +21,9 @@ from strandline.logical.catalog import Table
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
-from strandline.runtime.kernels.batch import Index, gather
+from strandline.runtime.kernels.batch import Index, gather, pick
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.state.segments import pick
 
 Assignments: TypeAlias = tuple[tuple[str, Expression], ...]
 
