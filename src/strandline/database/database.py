@@ -28,6 +28,7 @@ from strandline.core.temporal import instant
 from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.query import Query, stop_all
 from strandline.database.statements import BoundQuery, StatementResult, Statements
+from strandline.database.stored_relations import StoredRelations
 from strandline.database.tables import TableHandle, Tables
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
@@ -85,6 +86,7 @@ class Database:
         self.memory = Memory(keep)  # the sink of queries without one
         self.push = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
         self.tables = Tables(self.catalog, self.checkpoint / "tables" if self.checkpoint is not None else None)
+        self.stored = StoredRelations(self.catalog, self.tables, self.queries)
         self.statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._statements = Statements(self)
         self._engine: Engine = SparkEngine(spark, master, config, shards) if engine == "spark" else LocalEngine(shards)
@@ -323,7 +325,7 @@ class Database:
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
         stop_all(self.queries)
-        self.queries = []
+        self.queries.clear()
         self.push.close()
         self.tables.close()
         self._engine.close()

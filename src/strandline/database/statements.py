@@ -17,22 +17,24 @@ from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
 from strandline.database.at_once import answer_as_table
 from strandline.database.introspection import show
-from strandline.database.introspection.system_tables import SystemTables, query_system_tables
+from strandline.database.introspection.system_tables import SystemTables
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream, Table
-from strandline.logical.plan import Plan, Scan
-from strandline.logical.tree import reads_changes, walk
+from strandline.logical.catalog import SYSTEM, Catalog, DependentQuery, DerivedStream, Stream, Table
+from strandline.logical.plan import Plan
+from strandline.logical.tree import reads_changes
 from strandline.sql import ast
 from strandline.sql.binder.binder import allowed_shedding, bind_derived_stream, bind_reading, bind_view
 from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
 from strandline.sql.binder.create_table import bind_create_table
 from strandline.sql.binder.dml import bind_change
 from strandline.sql.binder.scope import suggestion
+from strandline.sql.binder.stored import is_stored_query
 
 if TYPE_CHECKING:
     from strandline.database.database import Database
 
-# The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
+# The value of a statement: a query that runs, a table (SHOW, DESCRIBE, a SELECT that is executed at once), what has
+# changed in a table, a text (EXPLAIN), or nothing.
 StatementResult: TypeAlias = Query | TextTable | CommittedChange | str | None
 # What EXPLAIN explains.
 Explained: TypeAlias = (
@@ -107,10 +109,10 @@ class Statements:
                 self._database.shedding = value
             case ast.QueryWithShedding():
                 return self._start(replace(self._bind(statement, name), sink=sink))
-            case _ if ast.reads_system(statement):
-                return query_system_tables(statement, self._catalog, self._database.queries)
             case _:
-                return self._answer(statement, sink, name)
+                if sink is None and name is None and self._is_stored(statement):
+                    return self._answer(statement)
+                return self._start(replace(self._bind(statement, name), sink=sink))
         return None
 
     # ---- tables ------------------------------------------------------------------------------------------------------
@@ -127,19 +129,24 @@ class Statements:
 
     def _change_table(self, statement: ast.TableChange) -> CommittedChange:
         with at_place(statement.table.span):
-            return self._database.tables.change(bind_change(statement, self._catalog), self._mark(statement))
+            change = bind_change(statement, self._readable(statement))
+            return self._database.tables.change(change, self._database.stored.read, self._mark(statement))
 
     def _mark(self, statement: ast.Statement) -> str | None:
         """What identifies a statement that must have one effect however often it is executed; None for none."""
         return None
 
-    def _answer(self, statement: ast.Query, sink: Sink | None, name: str | None) -> Query | TextTable | None:
-        """A query over tables only is answered at once, any other is started."""
-        bound = self._bind(statement, name)
-        scans = [node for node in walk(bound.plan) if isinstance(node, Scan)]
-        if sink is None and name is None and scans and all(scan.table is not None for scan in scans):
-            return answer_as_table(bound.plan, self._database.tables.read_rows)
-        return self._start(replace(bound, sink=sink))
+    def _is_stored(self, query: ast.Query) -> bool:
+        """Whether a query is executed at once."""
+        return ast.reads_system(query) or is_stored_query(query, self._catalog)
+
+    def _answer(self, query: ast.Query) -> TextTable:
+        plan, _ = bind_reading(query, self._readable(query), stored=True)
+        return answer_as_table(plan, self._database.stored.read)
+
+    def _readable(self, statement: ast.Statement) -> Catalog:
+        """The names of a statement that is executed at once: with system tables, if it reads some."""
+        return SystemTables(self._catalog) if ast.reads_system(statement) else self._catalog
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 

@@ -41,13 +41,13 @@ def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
             case node:
                 pending.extend(ast.children(node))
     read_names = names - local
-    return bool(read_names) and all(name in catalog and _is_stored(catalog.get(name), catalog) for name in read_names)
+    return bool(read_names) and all(name in catalog and is_stored(catalog.get(name), catalog) for name in read_names)
 
 
-def _is_stored(stream: Stream, catalog: Catalog) -> bool:
+def is_stored(stream: Stream, catalog: Catalog) -> bool:
     """A table, a materialized view, or a view over nothing else."""
     if isinstance(stream, DerivedStream) and stream.is_view:
-        return all(name in catalog and _is_stored(catalog.get(name), catalog) for name in stream.reads)
+        return all(name in catalog and is_stored(catalog.get(name), catalog) for name in stream.reads)
     return isinstance(stream, Table) or (isinstance(stream, DerivedStream) and stream.is_materialized)
 
 
