@@ -7,7 +7,7 @@ evaluated as its rows are read; for all else the local engine computes the resul
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -19,14 +19,14 @@ from strandline.core.temporal import Instant
 from strandline.core.types import Column
 from strandline.database.run_in_memory import run_in_memory
 from strandline.logical.catalog import BaseStream, ConnectorCall
-from strandline.logical.expressions import Expression
-from strandline.logical.plan import ALL_ROWS, Filter, Map, Plan, Scan, TopRows
+from strandline.logical.expressions import Expression, SortKey
+from strandline.logical.plan import Filter, Map, Plan, Scan, TopRows
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, transform_up, walk, with_sources
 from strandline.planner.stages import optimize
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
-from strandline.runtime.kernels.batch import FROM, UNTIL
-from strandline.runtime.kernels.ranking import order_ranks
+from strandline.runtime.kernels.batch import FROM, UNTIL, gather
+from strandline.runtime.kernels.ranking import order_levels
 from strandline.runtime.result import to_result
 
 NOW: Final = 0  # the instant of asking; any would do
@@ -65,9 +65,7 @@ class _Snapshot:
             case TopRows(_, (), limit, source):
                 return self.ordered(source)[:limit]
             case TopRows(_, order, limit, source):
-                frame = self.rows(source if limit == ALL_ROWS else plan)
-                ranks = order_ranks(frame, order)
-                return frame[np.lexsort(ranks[::-1])]
+                return _first_rows(self.rows(source), order, limit)
             case Map(outputs, TopRows() as ordered):  # the sort keys are not shown
                 shown = [(column.id, value) for column, value in outputs]
                 return evaluate_columns(self.ordered(ordered), shown, keep=(FROM,))
@@ -126,6 +124,15 @@ class _Snapshot:
         # Time begins for all relations, also for those without a row: a count over nothing is 0.
         elements = run_in_memory(cut(plan), list(streams.values()), frames.__getitem__, begin=NOW)
         return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW)).drop(UNTIL)
+
+
+def _first_rows(frame: pl.DataFrame, order: Sequence[SortKey], limit: int) -> pl.DataFrame:
+    """The first rows in their order, with those that tie with the last."""
+    levels = order_levels(frame, order)
+    rows = np.argsort(levels, kind="stable")
+    if limit < len(rows):
+        rows = rows[: np.searchsorted(levels[rows], levels[rows[limit - 1]], side="right")]
+    return gather(frame, rows)
 
 
 def _at_one_instant(plan: Plan) -> Plan:
