@@ -33,7 +33,9 @@ class StoredRelations:
         relation = self._catalog.get(scan.stream)
         if isinstance(relation, Table):
             return self._table_rows(relation, scan, predicate).select(names)
-        raise AssertionError(f'"{scan.stream}" is not stored')
+        query = next(query for query in reversed(self._queries) if query.name == relation.name)
+        columns = {column.name: column.id for column in query.columns}
+        return query.rows_at(scan.at).select(pl.col(columns[name]).alias(name) for name in names)
 
     def _table_rows(self, table: Table, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         store = self._tables.store(table)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import polars as pl
 
@@ -50,6 +50,9 @@ from strandline.sql.binder.dml import (
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
 
 
+FIRST_ROWS: Final = "CREATE TABLE AS"  # the mark of the rows that a table was created with
+
+
 class Tables:
     """The stores of tables: in `directory`, where they outlive the program, or in a temporary one."""
 
@@ -66,6 +69,19 @@ class Tables:
         table = replace(table, directory=str(self._directory / encode_name(table.name.lower())))
         self._stores[table.name.lower()] = open_table(table)
         return table
+
+    def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
+        """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
+        rows = _statement(insertion, read_rows)  # before there is anything to be undone
+        table = self.create(insertion.table)
+        store = self.store(table)
+        is_new = not store.reach
+        try:
+            return table, store.commit(rows, mark=FIRST_ROWS)
+        except BaseException:
+            if is_new:
+                self.drop(table)
+            raise
 
     def drop(self, table: Table) -> None:
         """Remove a table with its log."""
@@ -235,3 +251,21 @@ class TableHandle:
                 code="no-key",
                 hint="Declare one: CREATE TABLE … (…, PRIMARY KEY (column)), or use insert.",
             )
+
+
+def compose_update(table: str, assignments: Mapping[str, str], where: str | None) -> str:
+    """UPDATE with values as expressions of the language, by column."""
+    items = ", ".join(f"{_quoted(name)} = ({value}\n)" for name, value in assignments.items())
+    return f"UPDATE {_quoted(table)} SET {items}{_condition(where)}"
+
+
+def compose_delete(table: str, where: str | None) -> str:
+    return f"DELETE FROM {_quoted(table)}{_condition(where)}"
+
+
+def _condition(where: str | None) -> str:
+    return "" if where is None else f" WHERE ({where}\n)"  # a comment at its end ends with the line
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
