@@ -90,6 +90,7 @@ class Translation:
             case ast.Changes(kind, inner):
                 return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
+                assert limit is not None, "the binder refuses an order of a continuous result"
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
                 return replace(self, name_scope=self.name_scope.inside(query)).query(body, outer, ordered=ordered)

@@ -76,17 +76,24 @@ def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> p
     """Elements as they were sent, without those that were sent without an end and then `again`, with it."""
     if not again.any():
         return frame
+    replaced, _ = match_replaced(frame, columns, again)
+    return keep(frame, ~replaced)
+
+
+def match_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> tuple[Mask, Mask]:
+    """Pairs of an element that was sent without an end and the same that was sent `again`, with it: the mask of the
+    former and that of the latter. Of equal ones it makes no difference which are paired."""
     start = times(frame, FROM)
     is_open = (times(frame, UNTIL) == OPEN) & np.isin(start, start[again])
     rows = np.flatnonzero(is_open | again)
     codes, first = group_codes(gather(frame, rows), [*columns, FROM])
-    ended = np.bincount(codes[again[rows]], minlength=len(first))
-    opened = np.flatnonzero(is_open[rows])
-    opened = opened[np.argsort(codes[opened], kind="stable")]
-    replaced = rank_in_group(codes[opened]) < ended[codes[opened]]
-    kept = np.ones(frame.height, np.bool_)
-    kept[rows[opened[replaced]]] = False
-    return keep(frame, kept)
+    replaced, replacing = np.zeros(frame.height, np.bool_), np.zeros(frame.height, np.bool_)
+    sides = [np.flatnonzero(mask[rows]) for mask in (is_open, again)]
+    opened, ended = (np.bincount(codes[side], minlength=len(first)) for side in sides)
+    for mask, side, others in ((replaced, sides[0], ended), (replacing, sides[1], opened)):
+        side = side[np.argsort(codes[side], kind="stable")]
+        mask[rows[side[rank_in_group(codes[side]) < others[codes[side]]]]] = True
+    return replaced, replacing
 
 
 def rank_in_group(codes: Index) -> Index:
