@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 OF_TIME = ("[RANGE {} MICROSECONDS]", "[RANGE {} MICROSECONDS SLIDE {} MICROSECONDS]", "[RANGE UNBOUNDED]", "")
-OF_ROWS = ("[ROWS {}]", "[PARTITION BY i ROWS {}]", "[PARTITION BY s ROWS 1]")
+OF_ROWS = ("[ROWS {}]", "[ROWS {} SLIDE 2]", "[PARTITION BY i ROWS {}]", "[PARTITION BY s ROWS 1]")
 OF_SESSIONS = ("[SESSION {} MICROSECONDS]", "[PARTITION BY i SESSION {} MICROSECONDS]")
 
 

@@ -228,7 +228,7 @@ class Session:
         match statement:
             case ast.CreateStreamAs(name):
                 self.say(f"{name.name} is declared; SELECT reads it, .start {name.name} runs it")
-            case ast.CreateStream(name) | ast.CreateView(name):
+            case ast.CreateStream(name) | ast.CreateView(name) | ast.CreateTable(name) | ast.CreateTableAs(name):
                 self.say(f"{name.name} is declared")
             case ast.Drop(_, name) | ast.DropSink(name):
                 self.say(f"{name.name} is dropped")
