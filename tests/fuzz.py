@@ -26,7 +26,7 @@ import user_functions as users
 from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
-from strandline.apps.verify.dataset import NameScope, QueryUnderTest
+from strandline.apps.verify.dataset import QueryUnderTest
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase
@@ -42,10 +42,7 @@ from strandline.logical.explain import show_plan
 from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import UNTIL, frame_schema
-from strandline.sql import ast
-from strandline.sql.binder.create_function import with_definitions
-from strandline.sql.parser.statements import parse
-from strategies import Question, question
+from strategies import Question, question, tested_query
 from support import Answer, Arrivals, Cuts, assert_exact, batch, run_plan
 from table_logs import run_with_tables
 
@@ -130,16 +127,7 @@ def bound_question(asked: Question) -> QueryUnderTest:
         catalog.add(stream.declared)
     for drawn in asked.tables:
         catalog.add(drawn.table)
-    name_scope = NameScope(catalog)
-    for statement in with_definitions(tuple(parse(asked.text)), catalog.functions):
-        match statement:
-            case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
-                name_scope = name_scope.with_query(name.name, query)
-            case _ if isinstance(statement, ast.Query):
-                return QueryUnderTest("query", statement, name_scope.plan(statement), name_scope)
-            case _:
-                raise AssertionError(f"no question has {statement}")
-    raise AssertionError(f"no query in {asked.text}")
+    return tested_query(asked.text, catalog)
 
 
 def recorded(stream: Arrivals) -> Recorded:

@@ -15,10 +15,14 @@ from random import Random
 
 import user_functions as users
 from random_streams import stream
+from strandline.apps.verify.dataset import NameScope, QueryUnderTest
 from strandline.core.errors import BindError
 from strandline.logical.catalog import Catalog
 from strandline.logical.tree import streams_read
-from support import Arrivals, bind_script
+from strandline.sql import ast
+from strandline.sql.binder.create_function import with_definitions
+from strandline.sql.parser.statements import parse
+from support import Arrivals
 from table_logs import DrawnTable, draw_table
 from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, SET_OPERATORS, Field, Fields
 
@@ -625,14 +629,28 @@ def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
     return tuple(tables)
 
 
+def tested_query(text: str, catalog: Catalog) -> QueryUnderTest:
+    """The query at the end of a script; those with names are bound, too, whether it reads them or not."""
+    name_scope = NameScope(catalog)
+    for statement in with_definitions(tuple(parse(text)), catalog.functions):
+        match statement:
+            case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
+                name_scope = name_scope.with_query(name.name, query)
+            case _ if isinstance(statement, ast.Query):
+                if isinstance(statement, ast.With):
+                    name_scope.inside(statement)
+                return QueryUnderTest("query", statement, name_scope.plan(statement), name_scope)
+            case _:
+                raise AssertionError(f"no question has {statement}")
+    raise AssertionError(f"no query in {text}")
+
+
 # What has no meaning with tables that are looked up, or none yet.
 REFUSED = ("lookup-over-changing", "lookup-preserved", "lookup-set-operation", "lookup-window", "lookup-as-of")
 
 
 def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTable]) -> bool:
     """Whether a script reads a stream and a table, and the binder knows what it means."""
-    if not all(any(f" {one.name} " in text.replace(",", " ") for one in some) for some in (streams, tables)):
-        return False
     catalog = Catalog()
     users.bring(catalog)
     for stream_ in streams:
@@ -640,9 +658,9 @@ def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTab
     for drawn in tables:
         catalog.add(drawn.table)
     try:
-        read = streams_read(bind_script(text, catalog))
+        read = streams_read(tested_query(text, catalog).plan)
     except BindError as error:
         if error.code in REFUSED:
             return False
         raise
-    return any(stream_.name in read for stream_ in streams)
+    return all(any(one.name in read for one in some) for some in (streams, tables))

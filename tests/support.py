@@ -528,11 +528,6 @@ def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
     users.bring(catalog)
     for stream in streams:
         catalog.add(stream.table or stream.declared)
-    return bind_script(text, catalog)
-
-
-def bind_script(text: str, catalog: Catalog) -> Plan:
-    """The same over what a catalog has."""
     for statement in parse(text):
         match statement:
             case ast.CreateStreamAs():

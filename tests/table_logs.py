@@ -20,7 +20,7 @@ from strandline.connectors.tables.source import TableSource
 from strandline.connectors.tables.store import open_table
 from strandline.core.durable import encode_name
 from strandline.core.errors import StrandlineError
-from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, FOREVER, LATEST, OPEN, Instant
 from strandline.core.types import Type
 from strandline.database.tables import Tables
 from strandline.engines.local import LocalRun
@@ -182,6 +182,7 @@ class MemoryTable(TableSource):
 
     def promise(self, at_least: Instant) -> tuple[int, Instant]:
         """The next part of the log, as far as its changes are not before what was promised."""
+        assert at_least < LATEST, "as the store says"
         if self.visible:
             self.reach = max(self.reach, self.visible.pop(0))
         last = self.times[self.reach - 1] if self.reach else ALWAYS
@@ -192,6 +193,9 @@ class MemoryTable(TableSource):
             following = self.times[self.reach] if self.reach < len(self.times) else FOREVER
         self.promised = max(self.promised, at_least, min(last + 1, following))
         return self.reach, self.promised
+
+    def end_of_log(self) -> int:
+        return self.reach
 
     def statistics(self) -> StreamStatistics:
         return StreamStatistics()

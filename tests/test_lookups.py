@@ -31,6 +31,7 @@ from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse
 from support import Arrivals, Cuts, arrange, assert_exact, bind, examples, raw, run_plan, show
+from table_logs import run_with_tables
 from table_testing import check, random_table, some_tables, table
 
 SEMANTICS: Final = Path(__file__).parents[1] / "docs" / "semantics.md"
@@ -83,12 +84,12 @@ def check_over_logs(seed: int) -> int:
     dice = Random(seed)
     drawn = [(dice.randrange(-5, 25), dice.randrange(3), (dice.randrange(4), dice.choice("xyz"))) for _ in range(8)]
     rows = arrange("a", logs.COLUMNS, drawn[: dice.randrange(9)], dice.choice((0, 2)))
-    tables = [(replace(each, retroactive=False), log) for each, log in (logs.draw_table(dice, n) for n in "tu")]
+    tables = [logs.draw_table(dice, name, retroactive=False) for name in "tu"]
     text = dice.choice(OVER_LOGS).replace("{w}", dice.choice(logs.WINDOWS))
     catalog = Catalog()
     catalog.add(rows.declared)
-    for each, _ in tables:
-        catalog.add(each)
+    for each in tables:
+        catalog.add(each.table)
     (query,) = parse(text)
     assert isinstance(query, ast.Query)
     try:
@@ -98,9 +99,8 @@ def check_over_logs(seed: int) -> int:
         return 0
     sizes = (tuple(dice.randrange(4) for _ in range(dice.randrange(5))),)
     how = Cuts(sizes, dice.randrange(1, 4), dice.choice(("intervals", "changes")), False, dice.randrange(12))
-    bases = {each.name: dice.randrange(log.height + 1) for each, log in tables}
-    answer, ends = logs.run_with_tables(plan, rows, tables, bases, how, dice)
-    contents = {each.name: logs.elements(log.head(ends.get(each.name, 0)), bases[each.name]) for each, log in tables}
+    answer, ends = run_with_tables(plan, [rows], tables, how, dice.choice((2, 1000)))
+    contents = {each.name: each.elements(ends[each.name]) for each in tables}
     try:
         return assert_exact(plan, {"a": rows.elements, **contents}, answer)
     except AssertionError as error:

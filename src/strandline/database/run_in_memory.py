@@ -64,6 +64,9 @@ class FrameTable(TableSource):
     def promise(self, at_least: Instant) -> tuple[int, Instant]:
         return self.log.height, at_least
 
+    def end_of_log(self) -> int:
+        return self.log.height
+
     def last_change(self) -> Instant:
         return ALWAYS
 
@@ -85,8 +88,8 @@ def run_in_memory(
 ) -> pl.DataFrame:
     """The elements of the result by column id, with `@from` and `@until`.
 
-    `rows` gives the rows of a stream that the plan reads, or the elements of a table. Time begins at `begin`, also for streams without a row;
-    without it, with the first row.
+    `rows` gives the rows of a stream that the plan reads, or the elements of a table. Time begins at `begin`, also for
+    streams without a row; without it, with the first row.
     """
     pipeline = lower(_QUERY, optimize(plan), streams, shards)
     sources: dict[str, Source] = {

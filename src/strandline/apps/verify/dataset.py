@@ -82,7 +82,7 @@ class BaseTable:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows of base streams and tables by lower-case name, the last instant compared, and the first with a result."""
+    """The rows of base streams and tables by lower-case name, the last instant compared, the first with a result."""
 
     rows: Mapping[str, BaseTable]
     latest: Instant = FOREVER

@@ -17,7 +17,7 @@ import polars as pl
 from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE
-from strandline.core.temporal import OPEN
+from strandline.core.temporal import ALWAYS, OPEN
 from strandline.logical.catalog import BaseStream, Table
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.reference.change_feed import ChangeRow, fold_changes
@@ -85,7 +85,7 @@ def record_table(table: Table, log: pl.DataFrame, base: int) -> Recorded:
             {name: row[name] for name in names},
             is_end := row[UNTIL] != OPEN,
             row[UNTIL] if is_end else row[FROM],
-            row[CEASED] if is_end else row[SINCE],
+            ALWAYS if table.kind == "constant" else row[CEASED] if is_end else row[SINCE],
         )
         for row in log.iter_rows(named=True)
     ]

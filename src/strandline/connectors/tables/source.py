@@ -14,7 +14,7 @@ from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
-from strandline.core.temporal import FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 
@@ -43,6 +43,10 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
+    def end_of_log(self) -> int:
+        """The end of the log. In the driver's process."""
+        return find_open_table(self.path).reach
+
     def last_change(self) -> Instant:
         """When the last change takes effect."""
         return find_open_table(self.path).last_change
@@ -65,12 +69,12 @@ class TableSource(Source):
         end of the log when the query began, see `_read_base`."""
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
-            parts.append(_elements(self._read(max(start, base), end, columns), base))
+            parts.append(_elements(self._changes(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""
-        rows = self._read(0, end, columns)
+        rows = self._changes(0, end, columns)
         is_end = times(rows, UNTIL) != OPEN
         is_live = ~is_end
         is_live[_ids(rows)[is_end]] = False
@@ -83,19 +87,27 @@ class TableSource(Source):
         parts = [part.select(names) for part in self.reader.read(start, end)]
         return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
 
+    def _changes(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The changes between two positions. A constant table is the same at all times, also where times were given."""
+        rows = self._read(start, end, columns)
+        if self.stream.table != "constant":
+            return rows
+        ceased = pl.when(pl.col(CEASED) == OPEN).then(OPEN).otherwise(ALWAYS)
+        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(SINCE), ceased.alias(CEASED))
+
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
 
         Changes by the clock count as if they had been made when the last given time before them was, or always: what
         they have ended was never there.
         """
-        changes = self._read(start, base, frozenset())
+        changes = self._changes(start, base, frozenset())
         ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
         until = np.full(base - start, OPEN, np.int64)
         mine = is_end & (ids >= start)
         until[ids[mine] - start] = times(changes, CEASED)[mine]
         until = until[: end - start]
-        rows = _elements(self._read(start, end, columns), base)
+        rows = _elements(self._changes(start, end, columns), base)
         is_element = ~is_end[: end - start] & (times(rows, FROM) < until)
         has_ended = is_element & (until != OPEN)
         ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(has_ended))
