@@ -64,9 +64,10 @@ def read_instant(literal: ast.TypedText) -> Instant:
 
 
 def bind_as_of(table: ast.StreamTable, stream: Stream, stored: bool) -> Instant | None:
-    """The instant at which a stored relation is read; None for every instant, or for now."""
+    """The instant at which a stored relation is read; None for every instant, or for now. What the time column of a
+    stream says is decided by the join (`lookups.py`)."""
     match table.as_of:
-        case None | ast.ColumnName():  # AS OF the time of a stream: the join is a look-up
+        case None | ast.ColumnName():
             return None
         case ast.TypedText() as literal:
             if not isinstance(stream, Table) and not (isinstance(stream, DerivedStream) and stream.is_materialized):
