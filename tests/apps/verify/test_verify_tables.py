@@ -18,7 +18,9 @@ from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import record_table
 from strandline.apps.verify.report import render
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE
+from strandline.connectors.tables.errors import not_replayable
 from strandline.connectors.tables.source import TableSource
+from strandline.connectors.tables.store import TableStore
 from strandline.core.temporal import ALWAYS, FOREVER, OPEN, SECOND
 from strandline.core.types import VARCHAR
 from strandline.logical.catalog import Table
@@ -142,3 +144,20 @@ def test_what_was_changed_before_a_query_began_counts_from_the_last_given_time_o
     assert elements(5) == {("a", ALWAYS, 5), ("b", ALWAYS, 5), ("c", 5, FOREVER)}
     constant = record_table(replace(table, kind="constant"), log.head(4), 4).rows.rows()
     assert set(constant) == {("b", ALWAYS, FOREVER), ("c", ALWAYS, FOREVER)}
+
+
+def test_a_past_that_is_no_longer_kept_cannot_be_judged(
+    duckdb: OracleDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = TableStore.read
+
+    def read_kept(store: TableStore, start: int, end: int) -> list[pl.DataFrame]:
+        if store.table.name == "n":
+            raise not_replayable(store.directory, start, 3)
+        return read(store, start, end)
+
+    monkeypatch.setattr(TableStore, "read", read_kept)
+    text = HISTORY + "SELECT s.k, n.p FROM s JOIN n ON s.k = n.k; SELECT s.k, r.p FROM s JOIN r ON s.k = r.k"
+    folded, whole = judged(text, duckdb)
+    assert folded.unchecked is not None and 'the log of table "n" cannot be read again' in folded.unchecked
+    assert whole.equal and whole.complete
