@@ -28,11 +28,13 @@ class TableOffsets:
         is not before `reached`, and is given only with all changes before it."""
         if before.ended:
             return before, True
-        promised = before.arrived if before.base >= 0 else BEFORE_ALL
-        reach, promise = self.source.promise(max(promised, reached))
-        base = before.base if before.base >= 0 else reach
-        if self.is_static:
-            reach, promise = base, FOREVER
+        if self.is_static:  # nothing is promised of its log: later changes do not count
+            base = before.base if before.base >= 0 else self.source.end_of_log()
+            promised, reach, promise = BEFORE_ALL, base, FOREVER
+        else:
+            promised = before.arrived if before.base >= 0 else BEFORE_ALL
+            reach, promise = self.source.promise(max(promised, reached))
+            base = before.base if before.base >= 0 else reach
         at = max(before.at, min(reach, before.at + max_rows))
         whole = at >= reach
         return replace(before, at=at, base=base, arrived=promise if whole else promised), whole

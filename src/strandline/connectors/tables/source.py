@@ -16,7 +16,7 @@ from strandline.connectors.tables.log import LogReader, read_head
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
-from strandline.core.temporal import FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 
@@ -45,6 +45,10 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
+    def end_of_log(self) -> int:
+        """The end of the log. In the driver's process."""
+        return find_open_table(self.path).reach
+
     def last_change(self) -> Instant:
         """When the last change takes effect."""
         return find_open_table(self.path).last_change
@@ -67,7 +71,7 @@ class TableSource(Source):
         end of the log when the query began, see `_read_base`."""
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
-            parts.append(_elements(self._read(max(start, base), end, columns), base))
+            parts.append(_elements(self._changes(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
@@ -75,6 +79,14 @@ class TableSource(Source):
         inserted, until = self._inserted(0, end, end, columns)
         live = _elements(inserted, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         return live.filter(pl.Series(until == OPEN))
+
+    def _changes(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The changes between two positions. A constant table is the same at all times, also where times were given."""
+        rows = self._read(start, end, columns)
+        if self.stream.table != "constant":
+            return rows
+        ceased = pl.when(pl.col(CEASED) == OPEN).then(OPEN).otherwise(ALWAYS)
+        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(SINCE), ceased.alias(CEASED))
 
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
@@ -91,9 +103,9 @@ class TableSource(Source):
     def _inserted(self, start: int, end: int, until: int, columns: frozenset[str]) -> tuple[pl.DataFrame, Times]:
         """The insertions between two positions, and when each has ended up to a later position, for a query that begins
         there; `OPEN` if it has not."""
-        changes = self._read(start, end, columns)
+        changes = self._changes(start, end, columns)
         inserted = changes.filter(pl.col(UNTIL) == OPEN)
-        ends = self._read(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
+        ends = self._changes(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
         ids, ended_ids = _ids(inserted), _ids(ends)
         ended = np.full(inserted.height, OPEN, np.int64)
         if len(ids):
