@@ -127,7 +127,7 @@ def test_each_group_is_covered_once(
     rows.sort(key=lambda row: row[:2])
     code, start, length = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(3))
     sent = np.array([max(at, 0) for at, _ in before], dtype=np.int64)
-    reach = sent + [further for _, further in before]
+    reach = sent + np.array([further for _, further in before], dtype=np.int64)
     begins_group = np.append(True, code[1:] != code[:-1])
     chosen, begins, ends, sent_after, reach_after = cover(begins_group, start, start + length, sent, reach, until)
     for group in range(4):
