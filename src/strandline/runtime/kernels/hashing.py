@@ -167,5 +167,5 @@ def _same_values(one: pl.Series, two: pl.Series) -> npt.NDArray[np.bool_]:
 
 
 def _are_whole(one: pl.Series, two: pl.Series) -> bool:
-    """True if values of both are integers, or are told apart by integers, and none is NULL."""
+    """True if the values of both are integers, or have different integers where they differ, and none is NULL."""
     return is_bijective(one.dtype) and one.dtype == two.dtype and not one.null_count() and not two.null_count()
