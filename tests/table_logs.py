@@ -126,6 +126,10 @@ class Statements:
         return f"DELETE FROM {table.name}{self.where()}" if form == "delete" else f"TRUNCATE {table.name}"
 
 
+def _reads_nothing(*_: object) -> pl.DataFrame:
+    raise AssertionError("the statements have no query")
+
+
 def draw_table(
     dice: Random,
     name: str,

@@ -195,7 +195,8 @@ def query_of(form: str) -> str:
 
 def outcome(form: str, kind: TableKind, key: tuple[str, ...], *, retroactive: bool) -> str:
     """Whether a query of a form is possible, and right; else the code of the error."""
-    history = HISTORY if kind == "changing" else [(-50, None, {"k": 1, "p": "p"})]
+    always: list[tuple[int, int | None, Mapping[str, Value]]] = [(-50, None, {"k": 1, "p": "p"})]
+    history = HISTORY if kind == "changing" else always
     try:
         result(query_of(form), ROWS, table("t", history, PRICES, key, kind, retroactive=retroactive))
     except BindError as error:
