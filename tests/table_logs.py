@@ -198,7 +198,7 @@ class MemoryTable(TableSource):
         self.promised = max(self.promised, at_least, min(last + 1, following))
         return self.reach, self.promised
 
-    def end_of_log(self) -> int:
+    def log_end(self) -> int:
         return self.reach
 
     def statistics(self) -> StreamStatistics:

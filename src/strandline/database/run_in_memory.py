@@ -64,7 +64,7 @@ class FrameTable(TableSource):
     def promise(self, at_least: Instant) -> tuple[int, Instant]:
         return self.log.height, at_least
 
-    def end_of_log(self) -> int:
+    def log_end(self) -> int:
         return self.log.height
 
     def last_change(self) -> Instant:

@@ -28,11 +28,11 @@ class TableOffsets:
         is not before `reached`, and is given only with all changes before it."""
         if before.ended:
             return before, True
-        if self.is_static:  # nothing is promised of its log: later changes do not count
-            base = before.base if before.base >= 0 else self.source.end_of_log()
-            promised, reach, promise = BEFORE_ALL, base, FOREVER
+        promised = before.arrived if before.base >= 0 else BEFORE_ALL
+        if self.is_static:
+            base = reach = before.base if before.base >= 0 else self.source.log_end()
+            promise = FOREVER
         else:
-            promised = before.arrived if before.base >= 0 else BEFORE_ALL
             reach, promise = self.source.promise(max(promised, reached))
             base = before.base if before.base >= 0 else reach
         at = max(before.at, min(reach, before.at + max_rows))

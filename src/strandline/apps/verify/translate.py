@@ -33,7 +33,7 @@ from strandline.logical.properties.temporal import keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Scalars, equality
-from strandline.sql.binder.grouping import grouping_key
+from strandline.sql.binder.grouping import grouping_key, is_grouping
 from strandline.sql.binder.scope import Relation, Scope
 from strandline.sql.binder.select_list import Output, output_columns
 from strandline.sql.binder.window_functions import over_outputs
@@ -111,16 +111,10 @@ class Translation:
             case _:
                 assert_never(query)
 
-    def at_other_instant(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
-        """A part at another instant, which may lie before the first row of all: then there is nothing."""
-        body = make(replace(self, now=now))
-        begins = "FALSE" if self.dataset.begins is None else f"{now} >= {self.dataset.begins}"
-        return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
-
     def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
-        before = self.at_other_instant(f"({self.now} - 1)", lambda earlier: earlier.query(query))
+        before = replace(self, now=f"({self.now} - 1)").query(query)
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
@@ -194,14 +188,24 @@ class Translation:
         if select.group_by:
             keys = [self.grouping(element, texts, outputs) for element in select.group_by]
             parts.append(f"GROUP BY {', '.join(keys)}")
-        if select.having is not None:
-            parts.append(f"HAVING {self.dialect.sql(texts.condition(select.having))}")
+        having = self.having(select, texts)
+        if having:
+            parts.append(f"HAVING {' AND '.join(having)}")
         sql = " ".join(parts)
         if qualify is not None:
             named = ", ".join(f"q.{c.id}" for c in columns)
             named += (", q.seq" if ordered else "") + (", q.at_us" if timed else "")
             sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
         return SqlText(sql, columns)
+
+    def having(self, select: ast.Select, texts: Texts) -> list[str]:
+        """The conditions on groups. At another instant than that of the result no stream may have rows yet: then there
+        is no group of no rows."""
+        found = [] if select.having is None else [self.dialect.sql(texts.condition(select.having))]
+        if self.now != INSTANT and is_grouping(select):
+            begins = "FALSE" if self.dataset.begins is None else f"{self.now} >= {self.dataset.begins}"
+            found.append(f"({begins} OR count(*) > 0)")
+        return found
 
     def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
         match element:
@@ -266,7 +270,7 @@ class Translation:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make(self)
-        return self.at_other_instant(sql_text.last_multiple(self.now, granularity.microseconds), make)
+        return make(replace(self, now=sql_text.last_multiple(self.now, granularity.microseconds)))
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.queried_columns, 1))

@@ -45,8 +45,7 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
-    def end_of_log(self) -> int:
-        """The end of the log. In the driver's process."""
+    def log_end(self) -> int:
         return find_open_table(self.path).reach
 
     def last_change(self) -> Instant:
@@ -57,10 +56,10 @@ class TableSource(Source):
         raise AssertionError("the offsets of tables come with promises")
 
     def rows_left(self, position: int) -> int | None:
-        return find_open_table(self.path).reach - position
+        return self.log_end() - position
 
     def verify(self, position: int, seal: str) -> None:
-        if find_open_table(self.path).reach < position:
+        if self.log_end() < position:
             raise damaged(self.path)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
@@ -68,25 +67,25 @@ class TableSource(Source):
 
     def read_changes(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """Elements as changes: those that begin or end between two positions. Of what was changed before `base`, the
-        end of the log when the query began, see `_read_base`."""
+        end of the log when the query began, see `_read_base`. A static table has what is there then."""
+        if self.stream.table != "changing":
+            return self._read_static(start, min(end, base), base, columns)
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
-            parts.append(_elements(self._changes(max(start, base), end, columns), base))
+            parts.append(_elements(self._read(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
+
+    def _read_static(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The rows among those inserted between two positions that are there at `base`: at all times."""
+        inserted, until = self._inserted(start, end, base, columns)
+        rows = inserted.filter(pl.Series(until == OPEN)).drop(ID, SINCE, CEASED)
+        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(FROM), pl.lit(FOREVER, pl.Int64).alias(UNTIL))
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""
         inserted, until = self._inserted(0, end, end, columns)
         live = _elements(inserted, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         return live.filter(pl.Series(until == OPEN))
-
-    def _changes(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        """The changes between two positions. A constant table is the same at all times, also where times were given."""
-        rows = self._read(start, end, columns)
-        if self.stream.table != "constant":
-            return rows
-        ceased = pl.when(pl.col(CEASED) == OPEN).then(OPEN).otherwise(ALWAYS)
-        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(SINCE), ceased.alias(CEASED))
 
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
@@ -103,9 +102,9 @@ class TableSource(Source):
     def _inserted(self, start: int, end: int, until: int, columns: frozenset[str]) -> tuple[pl.DataFrame, Times]:
         """The insertions between two positions, and when each has ended up to a later position, for a query that begins
         there; `OPEN` if it has not."""
-        changes = self._changes(start, end, columns)
+        changes = self._read(start, end, columns)
         inserted = changes.filter(pl.col(UNTIL) == OPEN)
-        ends = self._changes(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
+        ends = self._read(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
         ids, ended_ids = _ids(inserted), _ids(ends)
         ended = np.full(inserted.height, OPEN, np.int64)
         if len(ids):
