@@ -94,7 +94,10 @@ def test_a_key_is_looked_up(database: Database, monkeypatch: pytest.MonkeyPatch)
 def test_the_past_is_read_at_its_instant(database: Database) -> None:
     database.sql("UPDATE t SET w = 'c' WHERE k = 1 AT TIMESTAMP '2024-01-03'")
     database.sql("DELETE FROM t WHERE k = 3 AT TIMESTAMP '2024-01-04'")
-    assert rows(database, "SELECT k, w FROM t AT TIMESTAMP '2024-01-02' WHERE k <> 2 ORDER BY k") == [(1, "b"), (3, "a")]
+    assert rows(database, "SELECT k, w FROM t AT TIMESTAMP '2024-01-02' WHERE k <> 2 ORDER BY k") == [
+        (1, "b"),
+        (3, "a"),
+    ]
     assert rows(database, "SELECT w FROM t FOR SYSTEM_TIME AS OF '2024-01-03' WHERE k = 1") == [("c",)]
     assert rows(database, "SELECT k FROM t AT TIMESTAMP '2023-12-31'") == []
     joined = "SELECT n.w, o.w AS old FROM t n JOIN t AT TIMESTAMP '2024-01-02' AS o ON n.k = o.k WHERE n.k = 1"
@@ -124,7 +127,9 @@ def test_a_stream_is_not_read_at_once(database: Database) -> None:
 
 
 def test_a_table_of_a_query_is_there_as_a_whole_or_not_at_all(database: Database) -> None:
-    assert str(database.sql("CREATE TABLE u (j, w) AS SELECT k + 1, w FROM t WHERE k > 1")).startswith("2 rows inserted")
+    assert str(database.sql("CREATE TABLE u (j, w) AS SELECT k + 1, w FROM t WHERE k > 1")).startswith(
+        "2 rows inserted"
+    )
     assert rows(database, "SELECT j, w FROM u ORDER BY j") == [(3, None), (4, "a")]
     assert database.sql("CREATE TABLE IF NOT EXISTS u AS SELECT k FROM t") is None
     assert code_of(database, "CREATE TABLE U AS SELECT k FROM t") == "stream-exists"

@@ -83,7 +83,9 @@ def test_a_view_at_random_instants_is_the_snapshot_of_its_query(database: Databa
 
 
 def test_a_view_is_named_described_and_dropped(database: Database) -> None:
-    database.sql("CREATE MATERIALIZED VIEW v (key, total) AS SELECT k, SUM(v) FROM s WINDOW(RANGE 9 SECONDS) GROUP BY k")
+    database.sql(
+        "CREATE MATERIALIZED VIEW v (key, total) AS SELECT k, SUM(v) FROM s WINDOW(RANGE 9 SECONDS) GROUP BY k"
+    )
     database.append("s", [(1, 2, 0), (1, 3, 1), (2, 4, 5)])
     (query,) = database.queries
     until(query, 5)

@@ -24,7 +24,9 @@ def chunk(*elements: tuple[int, Instant, Instant]) -> pl.DataFrame:
     return pl.DataFrame(list(elements), schema={"k": pl.Int64, FROM: pl.Int64, UNTIL: pl.Int64}, orient="row")
 
 
-def opened(directory: Path, batch: int, last_result_batch: int | None = None, keep_us: int | None = None) -> StoredViewWriter:
+def opened(
+    directory: Path, batch: int, last_result_batch: int | None = None, keep_us: int | None = None
+) -> StoredViewWriter:
     """A writer that resumes after a batch; -1 is a new checkpoint."""
     writer = StoredView(None, keep_us, directory).open("v", COLUMNS)
     assert isinstance(writer, StoredViewWriter)
