@@ -1,4 +1,4 @@
-"""Materialized views: read at once, now and at instants of the retained past, through restarts, until they are dropped."""
+"""Materialized views: read at once, now and in the retained past, through restarts, until they are dropped."""
 
 from __future__ import annotations
 
@@ -83,13 +83,11 @@ def test_a_view_at_random_instants_is_the_snapshot_of_its_query(database: Databa
 
 
 def test_a_view_is_named_described_and_dropped(database: Database) -> None:
-    database.sql(
-        "CREATE MATERIALIZED VIEW v (key, total) AS SELECT k, SUM(v) FROM s WINDOW(RANGE 9 SECONDS) GROUP BY k"
-    )
+    database.sql("CREATE MATERIALIZED VIEW v (key, n) AS SELECT k, SUM(v) FROM s WINDOW(RANGE 9 SECONDS) GROUP BY k")
     database.append("s", [(1, 2, 0), (1, 3, 1), (2, 4, 5)])
     (query,) = database.queries
     until(query, 5)
-    assert rows(database, "SELECT total, key FROM v WHERE key = 1") == [(5, 1)]
+    assert rows(database, "SELECT n, key FROM v WHERE key = 1") == [(5, 1)]
     assert rows(database, "SELECT COUNT(*) AS n FROM v") == [(1,)]
     facts = {row["property"]: row["value"] for row in database.sql("DESCRIBE v").results().to_pylist()}
     assert (facts["kind"], facts["state"]) == ("materialized view", "running")

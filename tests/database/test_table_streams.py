@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 from typer.testing import CliRunner
@@ -18,7 +19,7 @@ from strandline.database.query import Query
 SECOND = 1_000_000
 
 
-def elements(query: Query) -> list[tuple[object, ...]]:
+def elements(query: Query) -> list[tuple[Any, ...]]:
     return sorted(tuple(row.values()) for row in query.results().to_pylist())
 
 
@@ -35,10 +36,10 @@ def test_new_users_of_the_thesis(tmp_path: Path) -> None:
     auctions = sorted((draw.randint(10, 90) * SECOND + 1, draw.randint(0, 70)) for _ in range(150))
     with sl.connect(engine="local") as database:
         database.sql("CREATE TABLE person (id INT, name VARCHAR, PRIMARY KEY (id))")
-        for id, name, at in people:
-            database.insert("person", [(id, name)], at=at)
+        for number, name, at in people:
+            database.insert("person", [(number, name)], at=at)
         _auctions(database, auctions)
-        listed = ", ".join(f"({id}, '{name}', {at})" for id, name, at in people)
+        listed = ", ".join(f"({number}, '{name}', {at})" for number, name, at in people)
         database.sql(
             f"CREATE STREAM person_stream (id INT, name VARCHAR, ts BIGINT) SOURCE rows({listed}) ORDERED BY ts;"
             "CREATE STREAM new_people AS SELECT p.id, p.name FROM ISTREAM(person) p"

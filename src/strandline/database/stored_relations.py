@@ -26,8 +26,8 @@ class StoredRelations:
         self._catalog, self._tables, self._queries = catalog, tables, queries
 
     def read(self, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
-        """The rows that a scan reads, with its columns and perhaps others; those that do not satisfy the predicate may be
-        left out."""
+        """The rows that a scan reads, with its columns and perhaps others; without those that do not satisfy the
+        predicate where an index finds the rest."""
         if scan.stream.startswith(SYSTEM):
             return system_tables.TABLES[scan.stream].frame(self._catalog, self._queries)
         relation = self._catalog.get(scan.stream)
