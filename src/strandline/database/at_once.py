@@ -31,9 +31,9 @@ from strandline.runtime.result import to_result
 
 NOW: Final = 0  # the instant of asking; any would do
 
-# The rows that a scan reads, under the names of its columns. A predicate over their ids says which of them are used: a
-# reader that has an index may leave out others.
 _Read: TypeAlias = tuple[str, Instant | None]  # a relation, and the instant at which it is read
+# The rows that a scan reads, under the names of its columns; with others, too, since a count reads no column. A
+# predicate over the ids of the columns says which rows are used: a reader that has an index may leave out others.
 ReadRows: TypeAlias = Callable[[Scan, Expression | None], pl.DataFrame]
 
 

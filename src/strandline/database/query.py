@@ -164,6 +164,12 @@ class Query:
 
     def _snapshot_time(self, at: Instant | None, progress: Instant, since: Instant) -> Instant:
         """The instant of a snapshot, which must be complete, and retained."""
+        if progress == BEFORE_ALL:
+            raise QueryError(
+                f"the result of {self.name} is not complete at any instant yet",
+                code="not-complete",
+                hint="Wait for the first rows of its streams.",
+            )
         snapshot_time = self._running.metrics.now(self.name, progress) if at is None else at
         if snapshot_time >= progress:
             raise QueryError(
@@ -342,6 +348,8 @@ class Query:
         return kept.frame(self.columns)
 
     def _remedy(self) -> str:
+        if isinstance(self.sink, Memory) and self.sink.keep_us is not None:
+            return "Keep more of the past: CREATE MATERIALIZED VIEW … KEEP 7 DAYS."
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"
         return (
             f"Memory keeps {limit} elements: pass a larger keep to connect() or `strandline shell`, "

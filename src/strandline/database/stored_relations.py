@@ -26,16 +26,15 @@ class StoredRelations:
         self._catalog, self._tables, self._queries = catalog, tables, queries
 
     def read(self, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
-        """The rows that a scan reads; those that do not satisfy the predicate may be left out."""
-        names = [column.name for column in scan.columns]
+        """The rows that a scan reads, with its columns and perhaps others; without those that do not satisfy the
+        predicate where an index finds the rest."""
         if scan.stream.startswith(SYSTEM):
-            return system_tables.TABLES[scan.stream].frame(self._catalog, self._queries).select(names)
+            return system_tables.TABLES[scan.stream].frame(self._catalog, self._queries)
         relation = self._catalog.get(scan.stream)
         if isinstance(relation, Table):
-            return self._table_rows(relation, scan, predicate).select(names)
+            return self._table_rows(relation, scan, predicate)
         query = next(query for query in reversed(self._queries) if query.name == relation.name)
-        columns = {column.name: column.id for column in query.columns}
-        return query.rows_at(scan.at).select(pl.col(columns[name]).alias(name) for name in names)
+        return query.rows_at(scan.at).rename({column.id: column.name for column in query.columns})
 
     def _table_rows(self, table: Table, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         store = self._tables.store(table)

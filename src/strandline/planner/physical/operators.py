@@ -50,8 +50,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
         case physical.AlignTime(granule_us, _):
             return f"AlignTime to {show_duration(granule_us)}"
-        case physical.ChangeStream(change, _):
-            return f"ChangeStream {change}"
+        case physical.ChangeStream(change, _, input_form):
+            return f"ChangeStream {change}{_show_form(input_form)}"
         case physical.InsertStream():
             return "InsertStream"
         case physical.TopK(partition, order, limit, _):

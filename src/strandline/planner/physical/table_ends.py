@@ -40,6 +40,8 @@ class _Ends:
         match node:
             case physical.Input(name):
                 return name == self.table if name not in self.feeders else self.may_be_open(self.feeders[name])
+            case physical.ChangeStream():  # what is open is neither inserted nor deleted at the end
+                return False
             case physical.HashJoin(left=left, right=right):
                 return not (self.ends(left) or self.ends(right)) and any(map(self.may_be_open, (left, right)))
             case physical.OuterHashJoin(kind, left=left, right=right) if kind != "full":
