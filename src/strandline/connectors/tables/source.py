@@ -11,10 +11,11 @@ import polars as pl
 from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
 from strandline.connectors.tables.log import LogReader
+from strandline.connectors.tables.periods import with_periods
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
-from strandline.core.temporal import FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 
@@ -62,11 +63,25 @@ class TableSource(Source):
 
     def read_changes(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """Elements as changes: those that begin or end between two positions. Of what was changed before `base`, the
-        end of the log when the query began, see `_read_base`."""
+        end of the log when the query began, see `_read_base`. A static table has what is there then."""
+        if self.stream.table != "changing":
+            return self._read_static(start, min(end, base), base, columns)
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
             parts.append(_elements(self._read(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
+
+    def _read_static(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The rows among those inserted between two positions that are there at `base`: always, or in their periods."""
+        changes = self._read(start, base, frozenset())
+        ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
+        is_live = ~is_end
+        is_live[ids[is_end & (ids >= start)] - start] = False
+        rows = self._read(start, end, columns | frozenset(self.stream.time_columns))
+        rows = rows.filter(pl.Series(is_live[: end - start])).drop(ID, SINCE, CEASED)
+        if self.stream.table == "temporal":
+            return with_periods(rows, self.stream)
+        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(FROM), pl.lit(FOREVER, pl.Int64).alias(UNTIL))
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""

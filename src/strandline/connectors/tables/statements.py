@@ -17,6 +17,7 @@ from strandline.connectors.tables.blocks import ID
 from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
+from strandline.connectors.tables.periods import check_periods
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
@@ -92,13 +93,20 @@ def incoming(column: str) -> str:
 
 def evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     """The effect of a statement on the content; an error, if the result would not satisfy the PRIMARY KEY."""
+    changes = _evaluate(statement, content, table)
+    if table.kind == "temporal":
+        check_periods(changes, content, table)
+    return changes
+
+
+def _evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     match statement:
         case InsertRows():
             return _insert(statement, content, table)
         case UpdateRows(assignments, predicate):
             rows = matching_rows(content, predicate)
             changes = RowChanges(_assigned(rows, assignments, content), rows)
-            is_key_assigned = any(name in table.key for name, _ in assignments)
+            is_key_assigned = any(name in table.unique_key for name, _ in assignments)
             return checked(changes, content, table) if is_key_assigned else changes
         case DeleteRows(predicate):
             return RowChanges(_no_rows(content), matching_rows(content, predicate))
@@ -112,9 +120,9 @@ def evaluate(statement: TableStatement, content: TableContent, table: Table) -> 
 
 def checked(changes: RowChanges, content: TableContent, table: Table) -> RowChanges:
     """The changes, if every key of the result is there once and has no NULL."""
-    if not table.key or not changes.inserted.height:
+    if not table.unique_key or not changes.inserted.height:
         return changes
-    keys = changes.inserted.select(table.key)
+    keys = changes.inserted.select(table.unique_key)
     check_nulls(keys, table)
     if (repeated := _repeated(keys, table)) is not None:
         raise errors.duplicate_key(table, repeated)
@@ -136,7 +144,7 @@ def _repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
     """The first key that comes a second time; None if there is none."""
     if keys.height < 2:
         return None
-    _, first = group_codes(keys, table.key)
+    _, first = group_codes(keys, table.unique_key)
     if len(first) == keys.height:
         return None
     again = np.ones(keys.height, np.bool_)
@@ -150,13 +158,13 @@ def _repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
 def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowChanges:
     rows = statement.rows
     nothing = pl.DataFrame(schema=content.schema)
-    if not table.key:
+    if not table.unique_key:
         return RowChanges(rows, nothing)
-    keys = pick(rows, table.key)
+    keys = pick(rows, table.unique_key)
     check_nulls(keys, table)
     if (repeated := _repeated(keys, table)) is not None:
         rows = _without_repetitions(statement, table, repeated)
-        keys = pick(rows, table.key)
+        keys = pick(rows, table.unique_key)
     numbers, existing = content.find(keys)
     if not len(numbers):
         return RowChanges(rows, nothing)
@@ -180,7 +188,7 @@ def _without_repetitions(statement: InsertRows, table: Table, repeated: pl.DataF
         raise errors.duplicate_key(table, repeated, "The rows of the statement have the key twice.")
     rows = statement.rows
     backwards = statement.on_conflict == "update"
-    _, first = group_codes(rows.reverse() if backwards else rows, table.key)
+    _, first = group_codes(rows.reverse() if backwards else rows, table.unique_key)
     return gather(rows, np.sort(rows.height - 1 - first if backwards else first))
 
 
@@ -198,7 +206,7 @@ def _upsert(
         pairs = filter_frame(pairs, statement.condition)
     updated = _assigned(pairs, statement.assignments or _whole_row(table), content)
     changes = RowChanges(pl.concat([rows.filter(pl.Series(fresh)), updated]), pairs.select(list(content.schema)))
-    is_key_assigned = any(name in table.key for name, _ in statement.assignments)
+    is_key_assigned = any(name in table.unique_key for name, _ in statement.assignments)
     return checked(changes, content, table) if is_key_assigned else changes
 
 
@@ -267,7 +275,7 @@ def _new_rows(rows: pl.DataFrame, assignments: Assignments, table: Table) -> pl.
 def _refuse_second_change(deleted: pl.DataFrame, content: TableContent, table: Table) -> None:
     again = deleted.filter(pl.col(ID).is_duplicated())
     if again.height:
-        raise errors.merge_twice(table, again.select(list(table.key) or content.columns))
+        raise errors.merge_twice(table, again.select(list(table.unique_key) or content.columns))
 
 
 # Whole content
@@ -277,9 +285,9 @@ def _replace(rows: pl.DataFrame, content: TableContent, table: Table) -> RowChan
     """The difference between the content and these rows. With a key, a row changes if it has other values; without,
     the k-th of equal rows is the k-th before."""
     names = content.columns
-    if table.key:
-        check_nulls(rows.select(table.key), table)
-        if (repeated := _repeated(rows.select(table.key), table)) is not None:
+    if table.unique_key:
+        check_nulls(rows.select(table.unique_key), table)
+        if (repeated := _repeated(rows.select(table.unique_key), table)) is not None:
             raise errors.duplicate_key(table, repeated)
     current = content.frame()
     both = pl.concat([current.select(names), rows.select(names)], rechunk=True)

@@ -37,9 +37,12 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
     idle_after_us = None
     if time_column is not None and kind == "changing":
         idle_after_us = statement.idle_after.microseconds if statement.idle_after else IDLE_AFTER_US
+    changes = _bind_changes(statement, declared, time_column, key)
+    # The operation and the time of a change are not columns of the row that it changes.
+    hidden = () if changes is None else (changes.op_column, time_column)
     return Table(
         name=statement.name.name,
-        columns=declared.columns,
+        columns=tuple(column for column in declared.columns if column[0] not in hidden),
         key=key,
         kind=kind,
         retroactive=statement.retroactive is not False,
@@ -48,8 +51,9 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
         end_column=declared.find_end(statement.time_column, statement.end_column),
         disorder_us=statement.within.microseconds if statement.within else 0,
         idle_after_us=idle_after_us,
-        changes=_bind_changes(statement, declared, time_column, key),
+        changes=changes,
         keep_us=statement.keep.microseconds if statement.keep else None,
+        source_columns=declared.columns if changes is not None else (),
     )
 
 
@@ -61,8 +65,11 @@ def statistics_of_table(statement: ast.CreateTable, source_schema: SourceSchema 
 
 def _declare(statement: ast.CreateTable, source_schema: SourceSchema | None) -> DeclaredColumns:
     declared = declare_columns("table", statement.name, statement.columns, statement.source, source_schema)
+    times = (statement.time_column, statement.end_column)
+    is_interval = all(time is not None and time.name.lower() == word for time, word in zip(times, VALIDITY, strict=True))
     for column in statement.columns:
-        check_column_name(column.name)
+        if not (is_interval and column.name.name.lower() in VALIDITY):
+            check_column_name(column.name)
     return declared
 
 
