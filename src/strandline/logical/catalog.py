@@ -189,8 +189,9 @@ class Table:
     """A table: a history of changes in recorded time, whose content at t queries see at t (docs/decisions/0027).
 
     It is changed by statements, or has a `source`; of a change feed `columns` are without the operation and the time.
-    `feed` brings the rows of an object of this process. With a `time_column` changes take effect at the time of their row;
-    a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log lies.
+    `feed` brings the rows of an object of this process. With a `time_column` changes take effect at the time of their
+    row; a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log
+    lies.
     """
 
     word: ClassVar[str] = "table"

@@ -66,7 +66,9 @@ def statistics_of_table(statement: ast.CreateTable, source_schema: SourceSchema 
 def _declare(statement: ast.CreateTable, source_schema: SourceSchema | None) -> DeclaredColumns:
     declared = declare_columns("table", statement.name, statement.columns, statement.source, source_schema)
     times = (statement.time_column, statement.end_column)
-    is_interval = all(time is not None and time.name.lower() == word for time, word in zip(times, VALIDITY, strict=True))
+    is_interval = all(
+        time is not None and time.name.lower() == word for time, word in zip(times, VALIDITY, strict=True)
+    )
     for column in statement.columns:
         if not (is_interval and column.name.name.lower() in VALIDITY):
             check_column_name(column.name)
