@@ -44,6 +44,9 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
+    def log_end(self) -> int:
+        return find_open_table(self.path).reach
+
     def last_change(self) -> Instant:
         """When the last change takes effect."""
         return find_open_table(self.path).last_change
@@ -52,10 +55,10 @@ class TableSource(Source):
         raise AssertionError("the offsets of tables come with promises")
 
     def rows_left(self, position: int) -> int | None:
-        return find_open_table(self.path).reach - position
+        return self.log_end() - position
 
     def verify(self, position: int, seal: str) -> None:
-        if find_open_table(self.path).reach < position:
+        if self.log_end() < position:
             raise damaged(self.path)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
