@@ -14,6 +14,11 @@ def connect(directory: Path | None = None, **more: Any) -> Database:
     return sl.connect(engine="local", checkpoint=directory, **more)
 
 
+def at(second: float) -> int:
+    """Microseconds of a second of 2024-01-01."""
+    return 1_704_067_200_000_000 + int(second * 1_000_000)
+
+
 def content(db: Database, table: str) -> list[tuple[Any, ...]]:
     """The present rows of a table, in their order."""
     rows = db.tables.read_rows(table).rows()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from feed_testing import connect, content, history, results
-from source_testing import wait_for
+from feed_testing import at, connect, content, history, results
 
 import strandline as sl
+from source_testing import wait_for
 from strandline.connectors.tables.feeds import feeder
 from strandline.core.errors import StrandlineError
 from strandline.core.security.allow import Allow
@@ -55,11 +55,6 @@ def test_a_stream_is_joined_with_a_csv(tmp_path: Path, clause: str) -> None:
         ]
 
 
-def at(second: float) -> int:
-    """Microseconds of a second of 2024-01-01."""
-    return 1_704_067_200_000_000 + int(second * 1_000_000)
-
-
 def write_lines(path: Path, *lines: str) -> None:
     path.write_text("".join(f"{line}\n" for line in lines))
 
@@ -93,7 +88,7 @@ def test_bad_rows_are_kept_aside_and_counted(tmp_path: Path) -> None:
         assert content(db, "t") == [(1, "x"), (3, "z")]
         shown = str(db.sql("SHOW TABLES"))
         assert "rejected" in shown and "ended" in shown
-        directory = Path(db.catalog.get("t").directory)  # type: ignore[union-attr]
+        directory = Path(db.catalog.get("t").directory)
         rejected = pl.read_parquet(directory / feeder.REJECTED / "*.parquet")
         assert rejected.get_column("reason").to_list() == ["a: 'two' is not INT"]
         assert rejected.get_column("row").to_list() == [3]
@@ -178,9 +173,7 @@ def test_rows_of_a_temporal_table_are_valid_in_their_periods(tmp_path: Path, key
 
 
 def test_results_are_read_back_as_a_temporal_table(tmp_path: Path) -> None:
-    write_lines(
-        tmp_path / "s.csv", "k,v,ts", *(f"{n % 3},{n * n % 7},2024-01-01 00:00:{n:02}" for n in range(50))
-    )
+    write_lines(tmp_path / "s.csv", "k,v,ts", *(f"{n % 3},{n * n % 7},2024-01-01 00:00:{n:02}" for n in range(50)))
     query = "SELECT k, SUM(v) AS total FROM s WINDOW(RANGE 4 SECONDS) GROUP BY k"
     lasting = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE UNBOUNDED) GROUP BY k"
     with connect() as db:

@@ -275,10 +275,11 @@ class TableStore:
             self._wake.notify()
 
     def _conformed(self, statement: TableStatement | ChangeBatch) -> TableStatement | ChangeBatch:
-        if isinstance(statement, InsertRows | ReplaceContent):
-            if self.table.kind == "temporal" or not has_schema(statement.rows, self._payload):
-                return replace(statement, rows=conform_rows(self.table, statement.rows))
-        return statement
+        if not isinstance(statement, InsertRows | ReplaceContent):
+            return statement
+        if self.table.kind != "temporal" and has_schema(statement.rows, self._payload):
+            return statement
+        return replace(statement, rows=conform_rows(self.table, statement.rows))
 
     @property
     def _is_by_clock(self) -> bool:

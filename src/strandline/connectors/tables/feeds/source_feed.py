@@ -12,10 +12,11 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk, open_source
+from strandline.connectors.sources.kafka import MESSAGE_OP
 from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.feeds.base import Change, FeedPosition, FeedStep, TableFeed
 from strandline.connectors.tables.feeds.disorder import DatedRows, DisorderBuffer
-from strandline.connectors.tables.periods import overlapping_rows
+from strandline.connectors.tables.feeds.rejections import reject_null_keys, reject_overlaps
 from strandline.connectors.tables.rows import payload_schema
 from strandline.connectors.tables.statements import InsertRows
 from strandline.connectors.tables.store import TableStore
@@ -27,8 +28,6 @@ from strandline.logical.change_feed import DELETIONS, ChangeFeed
 from strandline.runtime.kernels.batch import FROM, Mask
 
 DIRECTORY: Final = "feed"  # of the source's own log, in that of the table
-# Operation of a message of a topic with a key per row: a message without content deletes the row of its key.
-MESSAGE_OP: Final = "@op"
 _ALL_ROWS: Final = 2**62
 
 
@@ -88,7 +87,7 @@ class SourceFeed(TableFeed):
             return self._rest()
         chunks = list(self.source.read(start, end, self._columns)) if end > start else []
         self._last_row = time.monotonic()
-        sound = [self._reject_keys(chunk) for chunk in chunks]
+        sound = [reject_null_keys(chunk, self.table) for chunk in chunks]
         rejected = [chunk.rejected for chunk in sound]
         after = replace(
             self.position,
@@ -100,7 +99,7 @@ class SourceFeed(TableFeed):
         if self._buffer is None:
             rows = self._stack([chunk.rows for chunk in sound])
             if is_whole and rows.height:
-                rows, overlaps = self._reject_overlaps(rows)
+                rows, overlaps = reject_overlaps(rows, self.table)
                 rejected.append(overlaps)
             change = self._change(rows)
         else:
@@ -127,13 +126,9 @@ class SourceFeed(TableFeed):
         for chunk in chunks:
             rows = self._dated(chunk)
             self._buffer.take(rows, chunk.partition or "", max(floor, self._buffer.bound), chunk.promise)
-        partitions = self.source.partitions(after.at)
-        if ended:
-            released = self._buffer.release_all()
-        else:
-            released = self._buffer.release(partitions)
-        segments = self._buffer.save()
         buffer = self._buffer
+        released = buffer.release_all() if ended else buffer.release(self.source.partitions(after.at))
+        segments = buffer.save()
         after = replace(after, highs=dict(buffer.highs), bound=buffer.bound, late=buffer.late, segments=segments)
         return self._batch(released), after
 
@@ -154,7 +149,7 @@ class SourceFeed(TableFeed):
 
     def _batch(self, released: DatedRows) -> Change:
         if not released.rows.height:
-            return InsertRows(self._stack([]))
+            return InsertRows(released.rows)
         return ChangeBatch(released.rows, released.is_insertion, released.times)
 
     def _dated(self, chunk: Chunk) -> DatedRows:
@@ -187,27 +182,3 @@ class SourceFeed(TableFeed):
         if not chosen:
             return pl.DataFrame(schema={**self._payload, **dict.fromkeys(operation, pl.String())})
         return pl.concat(chosen, rechunk=True)
-
-    def _reject_keys(self, chunk: Chunk) -> Chunk:
-        """A row without a key cannot be found again."""
-        key = self.table.key
-        if not key or not chunk.rows.height or not any(chunk.rows.get_column(name).null_count() for name in key):
-            return chunk
-        is_bad = chunk.rows.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
-        reason = f"the PRIMARY KEY ({', '.join(key)}) is NULL"
-        rejected = _rejected(chunk.rows.filter(is_bad), list(self._payload), self.table, reason)
-        return replace(chunk, rows=chunk.rows.filter(~is_bad), rejected=pl.concat([chunk.rejected, rejected]))
-
-    def _reject_overlaps(self, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        overlaps = pl.Series(overlapping_rows(rows, self.table))
-        reason = f"the period overlaps that of another row with this ({', '.join(self.table.key)})"
-        return rows.filter(~overlaps), _rejected(rows.filter(overlaps), list(self._payload), self.table, reason)
-
-
-def _rejected(rows: pl.DataFrame, columns: list[str], table: Table, reason: str) -> pl.DataFrame:
-    return rows.select(
-        pl.lit(f"rows of {table.name}").alias("place"),
-        pl.lit(None, pl.Int64).alias("row"),
-        pl.lit(reason).alias("reason"),
-        pl.struct(columns).struct.json_encode().alias("content"),
-    )
