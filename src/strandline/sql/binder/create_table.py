@@ -5,14 +5,15 @@ There is no query in it, so it needs nothing of the binder.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import SourceSchema, StreamStatistics, Table, TableKind
 from strandline.logical.change_feed import ChangeFeed
 from strandline.sql import ast
-from strandline.sql.binder.create_stream import bind_connector
-from strandline.sql.binder.declared_columns import DeclaredColumns, declare_columns
+from strandline.sql.binder.create_stream import bind_connector, written
+from strandline.sql.binder.declared_columns import Columns, DeclaredColumns, declare_columns
 from strandline.sql.binder.scope import VALIDITY
 
 # A silent feed of a table follows the streams after this time: it must not hold queries back.
@@ -55,6 +56,15 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
         keep_us=statement.keep.microseconds if statement.keep else None,
         source_columns=declared.columns if changes is not None else (),
     )
+
+
+def table_declaration(name: str, columns: Columns, key: Sequence[str], source: str | None) -> str:
+    """The statement that would declare a registered DataFrame: mistakes are shown in it."""
+    parts = [f"{written(column)} {kind}" for column, kind in columns]
+    if key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(written, key))})")
+    clause = "" if source is None else f" SOURCE {source}()"
+    return f"CREATE TABLE {written(name)} ({', '.join(parts)}){clause}"
 
 
 def statistics_of_table(statement: ast.CreateTable, source_schema: SourceSchema | None = None) -> StreamStatistics:
