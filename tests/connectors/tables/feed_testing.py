@@ -8,6 +8,7 @@ from typing import Any
 
 import strandline as sl
 from strandline.database.database import Database
+from strandline.logical.catalog import Table
 
 
 def connect(directory: Path | None = None, **more: Any) -> Database:
@@ -25,15 +26,21 @@ def content(db: Database, table: str) -> list[tuple[Any, ...]]:
     return sorted(rows, key=lambda row: tuple((value is None, value) for value in row))
 
 
+def declared(db: Database, name: str) -> Table:
+    table = db.catalog.get(name)
+    assert isinstance(table, Table)
+    return table
+
+
 def history(db: Database, table: str) -> list[tuple[Any, ...]]:
     """The elements of a table by its log: payload, start and end, None where they go on."""
-    declared = db.catalog.get(table)
-    store = db.tables.store(declared)  # type: ignore[arg-type]
+    columns = declared(db, table).columns
+    store = db.tables.store(declared(db, table))
     live: dict[int, tuple[Any, ...]] = {}
     ended: list[tuple[Any, ...]] = []
     for frame in store.read(0, store.reach):
         for row in frame.iter_rows(named=True):
-            payload = tuple(row[name] for name, _ in declared.columns)  # type: ignore[union-attr]
+            payload = tuple(row[name] for name, _ in columns)
             if row["@until"] == 2**63 - 2:
                 live[row["@id"]] = (*payload, row["@from"])
             else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from feed_testing import at, connect, content, history, results
+from feed_testing import at, connect, content, declared, history, results
 
 import strandline as sl
 from source_testing import wait_for
@@ -88,7 +88,7 @@ def test_bad_rows_are_kept_aside_and_counted(tmp_path: Path) -> None:
         assert content(db, "t") == [(1, "x"), (3, "z")]
         shown = str(db.sql("SHOW TABLES"))
         assert "rejected" in shown and "ended" in shown
-        directory = Path(db.catalog.get("t").directory)
+        directory = Path(declared(db, "t").directory)
         rejected = pl.read_parquet(directory / feeder.REJECTED / "*.parquet")
         assert rejected.get_column("reason").to_list() == ["a: 'two' is not INT"]
         assert rejected.get_column("row").to_list() == [3]

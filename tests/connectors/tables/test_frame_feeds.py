@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from feed_testing import content, history, results
-from source_testing import wait_for
 
 import strandline as sl
+from source_testing import wait_for
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
 

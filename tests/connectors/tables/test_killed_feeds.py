@@ -16,7 +16,7 @@ import deltalake
 import polars as pl
 import psycopg
 import pytest
-from feed_testing import connect, content, history
+from feed_testing import connect, content, declared, history
 from self_killing_feed import MOMENTS
 
 from kafka_broker import Broker
@@ -63,7 +63,7 @@ def test_files(tmp_path: Path) -> None:
         assert content(db, "t") == [(n, n % 10 % 3) for n in range(100 * KILLS)]
         position = db.tables.feeders()["t"].feed.position
         assert (position.rejected, position.read) == (10 * KILLS, 110 * KILLS)
-        rejected = pl.read_parquet(Path(db.catalog.get("t").directory) / "rejected" / "*.parquet")
+        rejected = pl.read_parquet(Path(declared(db, "t").directory) / "rejected" / "*.parquet")
         assert rejected.height == 10 * KILLS
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from feed_testing import at, connect, content, history
+from feed_testing import at, connect, content, declared, history
 
 from kafka_broker import Broker
-from source_testing import wait_for
+from source_testing import free_port, wait_for
 from strandline.core.errors import StrandlineError
+from strandline.database.database import Database
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +56,23 @@ def test_the_key_of_a_message_may_be_the_key_of_the_table(broker: Broker) -> Non
         assert content(db, "c") == [("y", 3)]
 
 
+def _message(k: int, v: str, second: int) -> dict[str, object]:
+    return {"k": k, "v": v, "ts": f"2024-01-01 00:00:{second}"}
+
+
 def test_partitions_with_times_of_their_own(broker: Broker) -> None:
     #  partition 0   10      14      18
     #  partition 1       12      13        the slower one decides
     topic = broker.create("dated", 2)
-    message = lambda k, v, s: {"k": k, "v": v, "ts": f"2024-01-01 00:00:{s}"}  # noqa: E731
-    broker.send(topic, 0, [message(1, "a", 10), message(1, "b", 14), message(1, "c", 18)])
-    broker.send(topic, 1, [message(2, "d", 12), message(2, "e", 13)])
+    broker.send(topic, 0, [_message(1, "a", 10), _message(1, "b", 14), _message(1, "c", 18)])
+    broker.send(topic, 1, [_message(2, "d", 12), _message(2, "e", 13)])
     with connect() as db:
         source = f"SOURCE kafka('{broker.servers}', topic => '{topic}')"
         db.sql(f"CREATE TABLE t (k INT PRIMARY KEY, v VARCHAR, ts TIMESTAMP) {source} ORDERED BY ts IDLE AFTER 1 HOUR")
         wait_for(lambda: [row[:2] for row in content(db, "t")] == [(1, "a"), (2, "d")])
-        store = db.tables.store(db.catalog.get("t"))  # type: ignore[arg-type]
+        store = db.tables.store(declared(db, "t"))
         assert store.promise(at(60))[1] == at(13)
-        broker.send(topic, 1, [message(2, "f", 20)])
+        broker.send(topic, 1, [_message(2, "f", 20)])
         wait_for(lambda: [row[:2] for row in content(db, "t")] == [(1, "b"), (2, "e")])
         assert store.promise(at(60))[1] == at(18)
 
@@ -90,9 +96,9 @@ def test_a_statement_cannot_change_a_table_with_a_source(tmp_path: Path) -> None
             db.sql("INSERT INTO t VALUES (1)")
 
 
-def feed_of_events(db: object, within: str) -> None:
+def feed_of_events(db: Database, within: str) -> None:
     columns = "(op VARCHAR, k INT, v VARCHAR, ts TIMESTAMP, PRIMARY KEY (k))"
-    db.sql(f"CREATE TABLE t {columns} SOURCE events() CHANGES IN op ORDERED BY ts {within}")  # type: ignore[attr-defined]
+    db.sql(f"CREATE TABLE t {columns} SOURCE events() CHANGES IN op ORDERED BY ts {within}")
 
 
 def moment(second: float) -> str:
@@ -106,7 +112,7 @@ def test_an_active_feed_holds_queries_back_and_a_silent_one_does_not() -> None:
         query = db.sql("SELECT s.k, t.v FROM s JOIN t ON s.k = t.k", name="q")
         db.append("t", [("insert", 1, "a", moment(10)), ("insert", 1, "b", moment(12))])
         db.append("s", [(1, moment(9)), (1, moment(11)), (1, moment(12.5)), (1, moment(14)), (1, moment(30))])
-        store = db.tables.store(db.catalog.get("t"))  # type: ignore[arg-type]
+        store = db.tables.store(declared(db, "t"))
         assert store.promise(at(60))[1] <= at(10)
         wait_for(lambda: [row["v"] for row in query.results().to_pylist()] == ["a", "b", "b"], 10)
         late = db.tables.feeders()["t"].feed.position.late
@@ -143,3 +149,18 @@ def test_rows_that_wait_outlive_the_program(tmp_path: Path) -> None:
             wait_for(lambda: db.tables.feeders()["t"].state == "ended")
             assert history(db, "t") == expected
             assert db.tables.feeders()["t"].feed.position.late == 0
+
+
+def test_requests_feed_a_table(tmp_path: Path) -> None:
+    for number in range(2):
+        port = free_port()
+        with connect(tmp_path / "checkpoint") as db:
+            db.sql(f"CREATE TABLE t (k INT PRIMARY KEY, v INT) SOURCE http('127.0.0.1:{port}')")
+            body = json.dumps([{"k": 1, "v": number}, {"k": 2 + number, "v": 0}])
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/", body.encode(), {"Content-Type": "application/json"}
+            )
+            with urllib.request.urlopen(request) as response:
+                assert response.status == 200
+            wait_for(lambda n=number: (1, n) in content(db, "t"))  # type: ignore[misc]
+            assert len(history(db, "t")) == 2 + 2 * number

@@ -136,7 +136,7 @@ def check_version(table: Table, version: str | None, span: Span | None) -> None:
 
 
 def unreachable(where: str, error: Exception) -> SourceError:
-    """The system does not answer at present."""
+    """The system does not respond at present."""
     return SourceError(
         f"cannot reach {where}",
         code="database-unreachable",
@@ -146,7 +146,7 @@ def unreachable(where: str, error: Exception) -> SourceError:
 
 
 def unreadable(where: str, error: Exception) -> SourceError:
-    """The system answers, but not with the table."""
+    """The system responds, but not with the table."""
     return SourceError(
         f"cannot read {where}",
         code="table-unreadable",
