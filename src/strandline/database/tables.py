@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, assert_never
 
 import polars as pl
 
-from strandline.connectors.tables import statements
+from strandline.connectors.tables import errors, statements
 from strandline.connectors.tables.declaration import is_declared
 from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.connectors.tables.feeds.registry import feed_class
@@ -245,6 +245,8 @@ class TableHandle:
         return self._commit(ReplaceContent(conform_rows(self._table, rows)), at)
 
     def _commit(self, statement: TableStatement, at: Moment | None) -> CommittedChange:
+        if self._table.source is not None:
+            raise errors.has_source(self._table)
         return self._store.commit(statement, at=None if at is None else instant(at))
 
     def snapshot(self, at: Moment | None = None, form: Form = "arrow") -> Any:
