@@ -43,6 +43,7 @@ from strandline.logical.tree import transform_up, walk
 from strandline.sql import ast
 from strandline.sql.binder.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
 from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.binder.create_table import bind_create_table
 from strandline.sql.binder.names import freshened
 from strandline.sql.parser.statements import parse, parse_one
 from strandline.sql.parser.token_stream import MAX_DEPTH
@@ -54,6 +55,9 @@ CREATE STREAM s (a INT, b VARCHAR, ok BOOLEAN, amount DECIMAL(10, 2), d DATE, ts
   SOURCE file('s') ORDERED BY ts;
 CREATE STREAM cheap AS SELECT auction, price FROM bid WHERE price < 10;
 CREATE STREAM top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 1 MINUTE] GROUP BY auction;
+CREATE TABLE item (auction BIGINT, name VARCHAR, PRIMARY KEY (auction)) NON RETROACTIVE;
+CREATE TABLE fee (auction BIGINT, cents INT) NON RETROACTIVE;
+CREATE TABLE rate (auction BIGINT, rate INT);
 """
 
 
@@ -65,6 +69,8 @@ def declared() -> Catalog:
                 catalog.add(bind_create_stream(statement))
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
+            case ast.CreateTable():
+                catalog.add(bind_create_table(statement))
     return catalog
 
 

@@ -13,6 +13,7 @@ from strandline.connectors.tables.source import TableSource
 from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import WEIGHT, BaseStream
 from strandline.planner.physical.plan import Fragment, Pipeline, ports
+from strandline.planner.physical.table_ends import tables_open_at_end
 from strandline.runtime.arrival_rate import smooth_distance
 from strandline.runtime.edge_metrics import EdgeProfiler
 from strandline.runtime.exchange import DRIVER, Message, to_table
@@ -100,16 +101,16 @@ def _ingest_table(
 ) -> SourceStatus:
     """Send the changes of a table between two positions. None is late: each took effect when it was written, or later.
 
-    When everything ends, what the table has left comes once more, as elements that never end.
+    When everything ends, what the table has left comes once more, as elements that never end, if that matters.
     """
     name, after = source.stream.name, split.after
-    status = replace(before or SourceStatus(name), table=True)
+    status = replace(before or SourceStatus(name), table=True, base=after.base)
     fragments, columns = _readers(pipeline, name)
     out.profiler = EdgeProfiler(after.requested_metrics)
     began = cpu_seconds()
     rows = source.read_changes(split.start, split.end, after.base, columns)
     count = split.end - split.start  # some cancel each other before the query begins
-    if after.ended and source.stream.table == "changing":
+    if after.ended and name in tables_open_at_end(pipeline):
         rows = pl.concat([rows, source.read_live(split.end, after.base, columns)], rechunk=True)
     out.count_reading(name, rows.height, cpu_seconds() - began)
     if rows.height:

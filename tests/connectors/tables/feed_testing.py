@@ -22,7 +22,8 @@ def at(second: float) -> int:
 
 def content(db: Database, table: str) -> list[tuple[Any, ...]]:
     """The present rows of a table, in their order."""
-    rows = db.tables.read_rows(table).rows()
+    store = db.tables.store(declared(db, table))
+    rows = store.content().select([name for name, _ in store.table.columns]).rows()
     return sorted(rows, key=lambda row: tuple((value is None, value) for value in row))
 
 

@@ -7,7 +7,7 @@ header has the marks of all statements before it, and the digest of the chain at
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,8 +17,9 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.connectors.tables import blocks
-from strandline.connectors.tables.blocks import ID, Block, BlockFacts
-from strandline.connectors.tables.content import TableContent
+from strandline.connectors.tables.blocks import CEASED, ID, SINCE, Block, BlockFacts
+from strandline.connectors.tables.content import TableContent, stack_rows
+from strandline.connectors.tables.log import segment_path, segment_starts
 from strandline.connectors.tables.segment import LogSegment
 from strandline.core.durable import sync_directory, write_file
 from strandline.core.errors import damaged
@@ -62,10 +63,20 @@ def write_base(
 ) -> None:
     """Write the content at a position; it is on disk, with its name, when this returns."""
     body = blocks.encode_rows(rows, schema)
-    header, _ = blocks.encode_block(position, rows.height, body, facts, chain)
-    padding = b"\n" * (blocks.padded(body.size) - body.size)
-    write_file(base_path(directory, position), b"".join((header, memoryview(body), padding)))
+    parts, _ = blocks.encode_block(position, rows.height, body, facts, chain)
+    write_file(base_path(directory, position), b"".join(parts))
     sync_directory(directory)
+
+
+def remove_before(directory: Path, first: int) -> None:
+    """Remove the files before the position where the retained log begins, and bases of other positions, which were
+    replaced, or written when the process died."""
+    for position in base_positions(directory):
+        if position != first:
+            base_path(directory, position).unlink(missing_ok=True)
+    for start in segment_starts(directory):
+        if start < first:
+            segment_path(directory, start).unlink(missing_ok=True)
 
 
 def load_content(
@@ -84,19 +95,33 @@ def load_content(
         base_live[np.searchsorted(base_ids, ids[ids < first])] = False
         position += frame.height
     if base is not None:
-        content.load(base.rows, base_live)
+        content.load(base.rows, base_live, base_ids)
     position = first
     for frame in frames:
-        content.load(frame, live[position - first : position - first + frame.height])
+        ids = np.arange(position, position + frame.height)
+        content.load(frame, live[ids - first], ids)
         position += frame.height
 
 
-def histories(base: TableBase | None, log: Sequence[pl.DataFrame], schema: dict[str, pl.DataType]) -> pl.DataFrame:
+def live_rows(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:
+    """The rows of the log that insert what is there at its end, in the order of their ids."""
+    rows = _together(base, log, schema)
+    ended = rows.filter(pl.col(UNTIL) != OPEN).select(ID)
+    return rows.filter(pl.col(UNTIL) == OPEN).join(ended, on=ID, how="anti", maintain_order="left")
+
+
+def elements(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:
     """The retained elements: payload, `@id`, `@from`, and `@until`, which is OPEN for rows that are there."""
-    frames = [*([base.rows] if base is not None else []), *log]
-    if not frames:
-        return pl.DataFrame(schema={**schema, UNTIL: pl.Int64()})
-    rows = pl.concat(frames, rechunk=True).select(*schema, UNTIL)
+    rows = _together(base, log, schema).drop(SINCE, CEASED)
     begun, ended = rows.filter(pl.col(UNTIL) == OPEN).drop(UNTIL), rows.filter(pl.col(UNTIL) != OPEN)
     with_ends = begun.join(ended.select(ID, UNTIL), on=ID, how="left", maintain_order="left")
     return with_ends.with_columns(pl.col(UNTIL).fill_null(OPEN))
+
+
+def _together(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:
+    frames = [*([base.rows] if base is not None else []), *log]
+    if frames:
+        return stack_rows(frames, {})
+    nothing = pl.from_arrow(schema.empty_table())
+    assert isinstance(nothing, pl.DataFrame), "a table becomes a frame"
+    return nothing

@@ -1,10 +1,11 @@
 """Blocks of a table's log: rows of changes with a header that ties them to their position and to the block before.
 
-    <digest> [format, position, rows, bytes, digest of the rows, last instant, marks, feed, digest of the block before]
+    <digest> [format, position, rows, bytes, digest of the rows, last instant, marks, feed, digest of the chain before]
     an Arrow record batch, without its schema, which is that of the table
 
 The header is a line of a chained log (decision 0012), filled up with blanks so that the rows begin at a multiple of 64
-bytes: a mapped file can be used as arrays.
+bytes: a mapped file can be used as arrays. A block that was made of several has one value more, the digest of the chain
+after the last of them: the chain goes on as if they were still there.
 """
 
 from __future__ import annotations
@@ -86,14 +87,18 @@ def encode_rows(frame: pl.DataFrame, schema: pa.Schema) -> pa.Buffer:
     return pa.RecordBatch.from_arrays(typed, schema=schema).serialize()
 
 
-def encode_block(start: int, rows: int, body: pa.Buffer, facts: BlockFacts, before: str) -> tuple[bytes, str]:
-    """The header of a block, and the digest of the chain up to it."""
+def encode_block(
+    start: int, rows: int, body: pa.Buffer, facts: BlockFacts, before: str, after: str | None = None
+) -> tuple[list[bytes | memoryview], str]:
+    """The bytes of a block, and the digest of the chain up to it: `after`, if it is made of several."""
     own_digest = digest(memoryview(body))
     values = [FORMAT, start, rows, body.size, own_digest, facts.last, facts.marks, facts.feed, before]
+    values += [] if after is None else [after]
     content = json.dumps(values, separators=(",", ":")).encode()
     own = digest(content)
     length = padded(DIGEST_LENGTH + 1 + len(content) + 1)
-    return own.encode() + b" " + content.ljust(length - DIGEST_LENGTH - 2) + b"\n", own
+    header = own.encode() + b" " + content.ljust(length - DIGEST_LENGTH - 2) + b"\n"
+    return [header, memoryview(body), b"\n" * (padded(body.size) - body.size)], after or own
 
 
 def decode_block(data: memoryview, offset: int) -> Block | None:
@@ -106,11 +111,20 @@ def decode_block(data: memoryview, offset: int) -> Block | None:
     if own != digest(content).encode():
         return None
     values = json.loads(content)
-    if len(values) != 9 or values[0] != FORMAT:
+    if len(values) not in (9, 10) or values[0] != FORMAT:
         return None
-    _, start, rows, size, body_digest, last, marks, feed, before = values
+    _, start, rows, size, body_digest, last, marks, feed, before, *after = values
     body = offset + len(line) + 1
-    return Block(start, rows, body, size, body_digest, BlockFacts(last, tuple(marks), feed), before, own.decode())
+    return Block(
+        start,
+        rows,
+        body,
+        size,
+        body_digest,
+        BlockFacts(last, tuple(marks), feed),
+        before,
+        after[0] if after else own.decode(),
+    )
 
 
 def _line(data: memoryview, offset: int) -> bytes | None:

@@ -13,9 +13,8 @@ from strandline.connectors.tables.blocks import ID, SINCE
 from strandline.connectors.tables.key_index import KeyIndex
 from strandline.logical.expressions import Expression, columns_of
 from strandline.runtime.expressions.compile import filter_frame
-from strandline.runtime.kernels.batch import FROM, Index, Mask, gather
+from strandline.runtime.kernels.batch import FROM, Index, Mask, gather, pick
 from strandline.runtime.kernels.hashing import hash_rows, same_payloads
-from strandline.runtime.state.segments import pick
 
 CHUNK_ROWS: Final = 2**18  # a chunk is written again as a whole when half of it has ended
 _MERGED_AT_ONCE: Final = 16  # chunks of about the same size that become one
@@ -36,9 +35,9 @@ class RowChunk:
 
     __slots__ = ("first", "frame", "ids", "level", "live", "live_rows")
 
-    def __init__(self, frame: pl.DataFrame, live: Mask | None = None, level: int = 0) -> None:
+    def __init__(self, frame: pl.DataFrame, live: Mask | None = None, level: int = 0, ids: Index | None = None) -> None:
         self.frame = frame
-        self.ids: Index = frame.get_column(ID).to_numpy()
+        self.ids: Index = frame.get_column(ID).to_numpy() if ids is None else ids
         self.first = int(self.ids[0])
         self.live: Mask = np.ones(frame.height, np.bool_) if live is None else live
         self.live_rows = int(np.count_nonzero(self.live))
@@ -130,14 +129,14 @@ class TableContent:
 
     # Changing
 
-    def load(self, frame: pl.DataFrame, live: Mask) -> None:
-        """Add rows with later ids than all others, as far as they are live, in chunks."""
+    def load(self, frame: pl.DataFrame, live: Mask, ids: Index) -> None:
+        """Add rows with later ids than all others, as far as they are live, in chunks. `ids` ascends, and is that of
+        the live rows; rows of the log that end others are among the rest."""
         for begin in range(0, frame.height, CHUNK_ROWS):
             part = live[begin : begin + CHUNK_ROWS]
             if part.any():
-                chunk = RowChunk(
-                    frame.slice(begin, CHUNK_ROWS).select(list(self.schema)), part.copy(), _level(len(part))
-                )
+                rows = pick(frame.slice(begin, CHUNK_ROWS), list(self.schema))
+                chunk = RowChunk(rows, part.copy(), _level(len(part)), ids[begin : begin + CHUNK_ROWS])
                 if 2 * chunk.live_rows <= chunk.frame.height:
                     chunk = chunk.without_dead()
                 self._chunks.append(chunk)

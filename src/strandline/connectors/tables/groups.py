@@ -18,7 +18,7 @@ from strandline.connectors.tables.log import TableLog
 from strandline.connectors.tables.stamping import StampedChanges, join_log_rows, stamp, stamp_several
 from strandline.connectors.tables.statements import InsertRows, TableStatement, evaluate
 from strandline.core.errors import StrandlineError
-from strandline.core.temporal import EARLIEST, LATEST, OPEN, Instant
+from strandline.core.temporal import EARLIEST, LATEST, OPEN, Instant, show_instant
 from strandline.logical.catalog import Table
 from strandline.runtime.kernels.batch import UNTIL
 
@@ -36,6 +36,15 @@ class CommittedChange:
     at: Instant
     position: int
     repeated: bool = False
+
+    def __str__(self) -> str:
+        if self.repeated:
+            return "nothing changed: the statement was executed before"
+        counts = {"inserted": self.inserted, "deleted": self.deleted}
+        if self.inserted == self.deleted:
+            counts = {"replaced": self.inserted}
+        parts = [f"{count:,} {'row' if count == 1 else 'rows'} {verb}" for verb, count in counts.items() if count]
+        return f"{', '.join(parts)} at {show_instant(self.at)}" if parts else "nothing changed"
 
 
 @dataclass(slots=True, eq=False)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -22,12 +22,14 @@ import pyarrow as pa
 
 from strandline.connectors.tables import blocks, errors
 from strandline.connectors.tables.blocks import Block, BlockFacts
+from strandline.connectors.tables.content import stack_rows
 from strandline.connectors.tables.segment import LogSegment
-from strandline.core.durable import HeadFile, digest, sync_directory, write_all
+from strandline.core.durable import HeadFile, digest, sync_directory, write_all, write_file
 from strandline.core.errors import damaged
 from strandline.core.temporal import BEFORE_ALL, Instant
 
-SEGMENT_BYTES: Final = 8 * 2**20
+SEGMENT_BYTES: Final = 4 * 2**20
+FEWEST_JOINED: Final = 16  # blocks of a file that is written again as one
 HEAD: Final = "head"
 _SEGMENT: Final = re.compile(r"(\d{15})\.log")
 
@@ -128,8 +130,9 @@ class TableLog:
         self.first = 0  # position of the base that the retained log begins with
         self.digest = first_digest(identity)
         self._head = HeadFile(directory / HEAD)
-        self._segment = 0
+        self._segment, self._segment_digest = 0, self.digest
         self._size = 0
+        self._recent: list[tuple[pl.DataFrame, BlockFacts]] = []  # of the file that is written to
         self._file: int | None = None
         self._is_broken = False
 
@@ -141,14 +144,19 @@ class TableLog:
         if value is None:
             if starts:
                 raise damaged(self._head.path)
-            self._begin_segment()
+            self._begin_segment(0)
             return []
         head = TableHead(*value)
         self.first, self.reserved = head.first, head.reserved
         if base is not None:
             self.reach, self.digest, self.last = base.start, base.before, base.facts.last
         retained = self._recover([start for start in starts if start >= self.reach], head)
-        self._begin_segment()
+        self._begin_segment(self._segment)
+        reader = LogReader(self.directory, self.schema)
+        rows = list(reader.read(self._segment, self.reach))
+        in_file = [block.facts for block in retained if block.start >= self._segment]
+        if in_file:
+            self._recent = [(rows[0] if rows else pl.DataFrame(), join_facts(in_file))]
         return retained
 
     def _recover(self, starts: list[int], head: TableHead) -> list[Block]:
@@ -159,7 +167,7 @@ class TableLog:
             if start != self.reach:
                 raise damaged(segment_path(self.directory, self.reach), self._head.path)
             segment = LogSegment(path, start)
-            self._segment, self._size = start, 0
+            self._segment, self._size, self._segment_digest = start, 0, self.digest
             for block in segment.all_blocks():
                 continues = block.start == self.reach and block.before == self.digest
                 if not continues or (block.end > head.reach and not segment.is_intact(block)):
@@ -191,25 +199,27 @@ class TableLog:
         if self._file is None or self._is_broken:
             raise OSError("the log is closed")
         body = blocks.encode_rows(frame, self.schema)
-        header, own = blocks.encode_block(self.reach, frame.height, body, facts, self.digest)
-        padding = b"\n" * (blocks.padded(body.size) - body.size)
-        before = self._state()
+        parts, own = blocks.encode_block(self.reach, frame.height, body, facts, self.digest)
+        before = self.reach, self.digest, self.last, self._size
         try:
-            for part in (header, memoryview(body), padding):
+            for part in parts:
                 write_all(self._file, part)
             os.fsync(self._file)
             self.reach, self.digest, self.last = self.reach + frame.height, own, facts.last
-            self._size += len(header) + body.size + len(padding)
+            self._size += sum(map(len, parts))
             self._write_head()
         except BaseException:
             self.reach, self.digest, self.last, self._size = before
             self._undo()
             raise
+        self._recent.append((frame, facts))
         if self._size >= SEGMENT_BYTES:
-            self._begin_segment()
+            self._end_segment()
 
-    def _state(self) -> tuple[int, str, Instant, int]:
-        return self.reach, self.digest, self.last, self._size
+    @property
+    def begins_file(self) -> bool:
+        """True if the next block is the first of its file."""
+        return self._size == 0
 
     def _undo(self) -> None:
         """Remove what a failed append has written: another block would follow the rest of it."""
@@ -219,6 +229,21 @@ class TableLog:
             os.ftruncate(self._file, self._size)
             self._write_head()
             self._is_broken = False
+
+    def _end_segment(self) -> None:
+        """Begin the next file, and put the rows of this one, which are safe in their blocks, into one block: a log of
+        many small statements is opened as fast as one of a few large ones."""
+        start, before, recent = self._segment, self._segment_digest, self._recent
+        self._begin_segment(self.reach)
+        if len(recent) < FEWEST_JOINED:
+            return
+        rows = stack_rows([frame.select(self.schema.names) for frame, _ in recent if frame.height], {})
+        assert rows.height == self.reach - start, "the rows of a file are known as long as it grows"
+        facts = join_facts([facts for _, facts in recent])
+        body = blocks.encode_rows(rows, self.schema)
+        parts, _ = blocks.encode_block(start, rows.height, body, facts, before, self.digest)
+        with contextlib.suppress(OSError):  # a full disk: the file stays as it is
+            write_file(segment_path(self.directory, start), b"".join(parts))
 
     def reserve(self, until: Instant) -> None:
         """Promises up to an instant are on disk when this returns: after a crash no change comes before it."""
@@ -230,24 +255,26 @@ class TableLog:
             raise
 
     def begin_at(self, first: int) -> None:
-        """The retained log begins at a position, where a base is; files before it are removed."""
-        self.first = first
-        self._write_head()
-        for start in segment_starts(self.directory):
-            if start < first:
-                segment_path(self.directory, start).unlink(missing_ok=True)
+        """The retained log begins at a position, where a base is."""
+        before, self.first = self.first, first
+        try:
+            self._write_head()
+        except BaseException:
+            self.first = before
+            raise
 
     def _write_head(self) -> None:
         values = (self.reach, self.digest, self._segment, self._size, self.last, self.reserved, self.first)
         self._head.write(TableHead(*values))
 
-    def _begin_segment(self) -> None:
-        """Later blocks go to a file of their own, unless the last one has none."""
+    def _begin_segment(self, start: int) -> None:
+        """Later blocks go to the file that begins, or began, at a position."""
         if self._file is not None:
             os.close(self._file)
-        if self._size:
-            self._segment, self._size = self.reach, 0
-        path = segment_path(self.directory, self._segment)
+        if start != self._segment or not self._size:
+            self._segment, self._size, self._segment_digest = start, 0, self.digest
+        self._recent = []
+        path = segment_path(self.directory, start)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         sync_directory(self.directory)
         self._write_head()
@@ -257,6 +284,13 @@ class TableLog:
             os.close(self._file)
             self._file = None
         self._head.close()
+
+
+def join_facts(several: Sequence[BlockFacts]) -> BlockFacts:
+    """What blocks one after the other say together."""
+    marks = dict.fromkeys(mark for facts in several for mark in facts.marks)
+    feeds = [facts.feed for facts in several if facts.feed is not None]
+    return BlockFacts(several[-1].last, tuple(marks), feeds[-1] if feeds else None)
 
 
 def segment_starts(directory: Path) -> list[int]:

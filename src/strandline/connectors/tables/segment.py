@@ -25,6 +25,7 @@ class LogSegment:
         self._compared = bytearray()  # per block: were its rows compared with their digest?
         self._offset = 0
         self._data = memoryview(b"")
+        self._inode = 0
 
     def index_until(self, position: int) -> int:
         """Index blocks until one reaches a position, or no whole one follows; returns the position reached."""
@@ -84,13 +85,21 @@ class LogSegment:
         return True
 
     def _map(self, size: int) -> None:
-        """Map the file again if it was mapped when it was shorter than this, and has grown."""
+        """Map the file again if it was mapped when it was shorter than this, and has grown, or was written again as one
+        block: then what was indexed is at other places."""
         if size <= len(self._data):
             return
         try:
             with open(self.path, "rb") as file:
-                length = os.fstat(file.fileno()).st_size
-                if length > len(self._data):
+                status = os.fstat(file.fileno())
+                if self._data and status.st_ino != self._inode:  # its number is not given again while it is mapped
+                    self._forget()
+                if status.st_size > len(self._data):
                     self._data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+                    self._inode = status.st_ino
         except OSError:
             raise damaged(self.path) from None
+
+    def _forget(self) -> None:
+        self.end, self._offset, self._data = self.start, 0, memoryview(b"")
+        self._blocks, self._starts, self._compared = [], [], bytearray()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source
+from strandline.connectors.tables.bases import read_base
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
-from strandline.connectors.tables.log import LogReader
+from strandline.connectors.tables.log import LogReader, read_head
 from strandline.connectors.tables.periods import with_periods
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
@@ -76,30 +78,17 @@ class TableSource(Source):
 
     def _read_static(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The rows among those inserted between two positions that are there at `base`: always, or in their periods."""
-        changes = self._read(start, base, frozenset())
-        ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
-        is_live = ~is_end
-        is_live[ids[is_end & (ids >= start)] - start] = False
-        rows = self._read(start, end, columns | frozenset(self.stream.time_columns))
-        rows = rows.filter(pl.Series(is_live[: end - start])).drop(ID, SINCE, CEASED)
+        inserted, until = self._inserted(start, end, base, columns | frozenset(self.stream.time_columns))
+        rows = inserted.filter(pl.Series(until == OPEN)).drop(ID, SINCE, CEASED)
         if self.stream.table == "temporal":
             return with_periods(rows, self.stream)
         return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(FROM), pl.lit(FOREVER, pl.Int64).alias(UNTIL))
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""
-        rows = self._read(0, end, columns)
-        is_end = times(rows, UNTIL) != OPEN
-        is_live = ~is_end
-        is_live[_ids(rows)[is_end]] = False
-        live = _elements(rows, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
-        return live.filter(pl.Series(is_live))
-
-    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        """The changes between two positions: some columns of the payload, and what the log says of each."""
-        names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
-        parts = [part.select(names) for part in self.reader.read(start, end)]
-        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
+        inserted, until = self._inserted(0, end, end, columns)
+        live = _elements(inserted, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+        return live.filter(pl.Series(until == OPEN))
 
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
@@ -107,17 +96,49 @@ class TableSource(Source):
         Changes by the clock count as if they had been made when the last given time before them was, or always: what
         they have ended was never there.
         """
-        changes = self._read(start, base, frozenset())
-        ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
-        until = np.full(base - start, OPEN, np.int64)
-        mine = is_end & (ids >= start)
-        until[ids[mine] - start] = times(changes, CEASED)[mine]
-        until = until[: end - start]
-        rows = _elements(self._read(start, end, columns), base)
-        is_element = ~is_end[: end - start] & (times(rows, FROM) < until)
-        has_ended = is_element & (until != OPEN)
-        ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(has_ended))
+        inserted, until = self._inserted(start, end, base, columns)
+        rows = _elements(inserted, base)
+        is_element = times(rows, FROM) < until
+        ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(is_element & (until != OPEN)))
         return pl.concat([rows.filter(pl.Series(is_element)), ended])
+
+    def _inserted(self, start: int, end: int, until: int, columns: frozenset[str]) -> tuple[pl.DataFrame, Times]:
+        """The insertions between two positions, and when each has ended up to a later position, for a query that begins
+        there; `OPEN` if it has not."""
+        changes = self._read(start, end, columns)
+        inserted = changes.filter(pl.col(UNTIL) == OPEN)
+        ends = self._read(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
+        ids, ended_ids = _ids(inserted), _ids(ends)
+        ended = np.full(inserted.height, OPEN, np.int64)
+        if len(ids):
+            places = np.minimum(np.searchsorted(ids, ended_ids), len(ids) - 1)
+            mine = ids[places] == ended_ids
+            ended[places[mine]] = times(ends, CEASED)[mine]
+        return inserted, ended
+
+    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The changes between two positions: some columns of the payload, and what the log says of each. Where the log
+        has lost its beginning, its base stands for it, each position for a share of the rows."""
+        names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
+        parts: list[pl.DataFrame] = []
+        if start < self._first:
+            assert self._base is not None, "what comes before the log is in a base"
+            height = self._base.height
+            begin, stop = height * start // self._first, height * min(end, self._first) // self._first
+            parts.append(self._base.slice(begin, stop - begin).select(names))
+        parts += [part.select(names) for part in self.reader.read(max(start, self._first), end)]
+        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
+
+    @cached_property
+    def _first(self) -> int:
+        """Where the log begins; what came before is in a base."""
+        head = read_head(self.path)
+        return 0 if head is None else head.first
+
+    @cached_property
+    def _base(self) -> pl.DataFrame | None:
+        schema = log_schema(self.stream.columns)
+        return read_base(self.path, self._first, schema).rows if self._first else None
 
 
 def _ids(rows: pl.DataFrame) -> Times:

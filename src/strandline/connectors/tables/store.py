@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -13,12 +14,13 @@ from typing import Final, TypeAlias
 import polars as pl
 
 from strandline.connectors.tables import blocks, declaration, errors
-from strandline.connectors.tables.bases import TableBase, load_content, read_base
+from strandline.connectors.tables.bases import TableBase, load_content, read_base, remove_before
 from strandline.connectors.tables.blocks import CEASED, SINCE
 from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
-from strandline.connectors.tables.log import LogReader, TableLog, read_head
+from strandline.connectors.tables.log import LogReader, TableLog, join_facts, read_head
+from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
 from strandline.connectors.tables.statements import InsertRows, ReplaceContent, TableStatement
 from strandline.core.durable import digest
@@ -27,9 +29,10 @@ from strandline.core.faults import explain_fault
 from strandline.core.lease import Lease
 from strandline.core.temporal import ALWAYS, BEFORE_ALL, LATEST, OPEN, SECOND, Instant
 from strandline.logical.catalog import StreamStatistics, Table
-from strandline.runtime.kernels.batch import UNTIL
+from strandline.runtime.kernels.batch import FROM, UNTIL
 
 SIBLINGS_SECONDS: Final = 0.0005
+logger: Final = logging.getLogger("strandline.tables")
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
 Clock: TypeAlias = Callable[[], Instant]
 
@@ -67,6 +70,8 @@ class TableStore:
         self._queue: list[CommitRequest | _Turn] = []
         self._wake = threading.Condition()
         self._is_closing = False
+        self._folding = threading.Lock()
+        self._folder: threading.Thread | None = None
         self._lease = _acquire(table, self.directory)
         try:
             self._log = self._open()
@@ -114,7 +119,7 @@ class TableStore:
         nothing happens. `feed` is how far a feed was read that the change comes from.
         """
         request = CommitRequest(self._conformed(change), at, None if mark is None else digest(mark.encode()), feed)
-        self._enqueue(request)
+        self._enqueue_all([request])
         request.done.wait()
         if request.error is not None:
             raise explain_fault(request.error) or request.error
@@ -188,6 +193,51 @@ class TableStore:
         values = dict.fromkeys(self.table.key, rows) if len(self.table.key) == 1 else {}
         return StreamStatistics(rate=1.0, length=rows, values=values)
 
+    def content_at(self, at: Instant) -> pl.DataFrame:
+        """The rows that were there at an instant of the retained past: the payload."""
+        with self._folding:
+            retained = RetainedLog(self.directory, self.log_schema)
+            if at < retained.since:
+                raise errors.no_longer_kept(self.table, at, retained.since)
+            rows = retained.elements(self._reach)
+        return rows.filter(pl.col(FROM) <= at, pl.col(UNTIL) > at).select(list(self._payload))
+
+    def history(self) -> pl.DataFrame:
+        """The elements of the retained past: payload, `@from`, and `@until`, which is OPEN for rows that are there."""
+        with self._folding:
+            retained = RetainedLog(self.directory, self.log_schema)
+            rows = retained.elements(self._reach)
+        was_valid = (pl.col(FROM) < pl.col(UNTIL)) & (pl.col(UNTIL) > retained.since)
+        return rows.filter(was_valid).select(*self._payload, FROM, UNTIL)
+
+    def fold(self) -> bool:
+        """Fold changes that are older than KEEP into a base, while statements and readers go on; False if there is not
+        enough of them."""
+        if self.table.keep_us is None:
+            return False
+        with self._folding:
+            retained = RetainedLog(self.directory, self.log_schema)
+            point = retained.fold_point(self.clock() - self.table.keep_us, self._reach)
+            if point is None:
+                return False
+            retained.fold(point)
+            with self._turn():
+                self._log.begin_at(point.position)
+            remove_before(self.directory, point.position)
+            return True
+
+    def _fold_later(self) -> None:
+        """Fold in a thread of its own, if the last one has ended."""
+        if self._folder is None or not self._folder.is_alive():
+            self._folder = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
+            self._folder.start()
+
+    def _try_to_fold(self) -> None:
+        try:
+            self.fold()
+        except (OSError, StrandlineError) as error:  # the log stays as long as it is, and later files try again
+            logger.warning("table %s: cannot remove its past: %s", self.table.name, error)
+
     # Closing
 
     def close(self) -> None:
@@ -197,6 +247,8 @@ class TableStore:
             if self.users:
                 return
             _stores.pop(self.directory.absolute(), None)
+            if self._folder is not None:
+                self._folder.join()
             with self._wake:
                 self._is_closing = True
                 self._wake.notify()
@@ -255,23 +307,25 @@ class TableStore:
             self._marks |= group.marks
             self._feed = group.feed if group.feed is not None else self._feed
             group.finish()
+            if self._log.begins_file and self.table.keep_us is not None:
+                self._fold_later()
             requests = requests[count:]
 
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         turn = _Turn()
-        self._enqueue(turn)
+        self._enqueue_all([turn])
         turn.granted.wait()
         try:
             yield
         finally:
             turn.released.set()
 
-    def _enqueue(self, request: CommitRequest | _Turn) -> None:
+    def _enqueue_all(self, requests: Sequence[CommitRequest | _Turn]) -> None:
         with self._wake:
             if self._is_closing:
                 raise errors.table_closed(self.table)
-            self._queue.append(request)
+            self._queue += requests
             self._wake.notify()
 
     def _conformed(self, statement: TableStatement | ChangeBatch) -> TableStatement | ChangeBatch:
@@ -293,14 +347,15 @@ class TableStore:
         log = TableLog(self.directory, self.log_schema, identity or declaration.new_identity())
         head = read_head(self.directory)
         base = read_base(self.directory, head.first, self.log_schema) if head is not None and head.first else None
-        for facts in ([base.block.facts] if base is not None else []) + [
-            block.facts for block in log.open(None if base is None else base.block)
-        ]:
-            self._marks |= dict.fromkeys(facts.marks)
-            self._feed = facts.feed if facts.feed is not None else self._feed
+        retained = log.open(None if base is None else base.block)
+        past = [block.facts for block in ([base.block] if base is not None else []) + retained]
+        if past:
+            together = join_facts(past)
+            self._marks, self._feed = dict.fromkeys(together.marks), together.feed
         reader = LogReader(self.directory, self.log_schema)
         load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
         self._since = _last_given(base, reader, log)
+        remove_before(self.directory, log.first)
         if identity is None:
             declaration.write_declaration(self.table, self.directory, log.identity)
         return log
@@ -317,8 +372,8 @@ def _last_given(base: TableBase | None, reader: LogReader, log: TableLog) -> Ins
 
 def _identity_columns(table: Table) -> tuple[str, ...]:
     """The columns by which rows are found: the key or, where a feed says which of equal rows end, all of them."""
-    if table.unique_key or table.changes is None:
-        return table.unique_key
+    if table.key or table.changes is None:
+        return table.key
     return tuple(name for name, _ in table.columns)
 
 

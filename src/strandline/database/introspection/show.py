@@ -15,7 +15,7 @@ from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
 from strandline.core.temporal import show_duration
 from strandline.core.types import Type
-from strandline.database.introspection.text import shorten_line
+from strandline.database.introspection.text import shorten_line, show_watermark
 from strandline.database.query import Query
 from strandline.logical.catalog import (
     SYSTEM,
@@ -108,8 +108,8 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
-def describe(stream: Stream) -> TextTable:
-    """Description of a stream or view, a fact per row."""
+def describe(stream: Stream, query: Query | None = None) -> TextTable:
+    """Description of a stream or view, a fact per row; `query` is that of a materialized view."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
@@ -120,6 +120,8 @@ def describe(stream: Stream) -> TextTable:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
         if stream.keep_us is not None:
             facts.append(("past", None, show_duration(stream.keep_us)))
+        if query is not None:
+            facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 

@@ -1,30 +1,33 @@
 """System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them is answered at once (`database/at_once.py`).
+They are finite, so a SELECT over them, beside tables and materialized views, is executed at once
+(`database/at_once.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from strandline.connectors.tables.retention import RetainedLog
+from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
-from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Type
-from strandline.database.at_once import answer_as_table, without_bare_limit
-from strandline.database.introspection.show import show_source
+from strandline.database.introspection.show import show_source, show_table_kind
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream, Table
+from strandline.logical.catalog import SYSTEM, Catalog, DerivedStream, Stream, Table
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
-from strandline.sql import ast
-from strandline.sql.binder.binder import bind_query
+from strandline.sql.binder.stored import is_stored
 from strandline.sql.parser.statements import parse_type
 
 
@@ -41,21 +44,27 @@ class SystemTable(NamedTuple):
 
 
 class SystemTables(Catalog):
-    """The tables as streams. Names of the user's streams are known here only to be refused."""
+    """The system tables beside what the user has stored. Other names are here only to be refused."""
 
     def __init__(self, others: Catalog) -> None:
         super().__init__()
         self.others = others
         self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
-            self._streams[name] = BaseStream(name, table.columns, ConnectorCall("system"), None)
+            self._streams[name] = Table(name, table.columns, kind="constant")
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or name in self.others
 
     def get(self, name: str, span: Span | None = None) -> Stream:
-        if name in self:
+        if super().__contains__(name):
             return super().get(name, span)
         if name in self.others:
+            stream = self.others.get(name)
+            if is_stored(stream, self.others):
+                return stream
             raise CatalogError(
-                f'"{self.others.get(name).name}" is read together with tables of sys',
+                f'"{stream.name}" is read together with tables of sys',
                 code="system-and-streams",
                 detail="Tables of sys are read once; a query over a stream is continuous.",
                 hint="Query them separately.",
@@ -69,13 +78,6 @@ class SystemTables(Catalog):
                 span=span,
             )
         return self.others.get(name, span)  # which raises that there is none
-
-
-def query_system_tables(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
-    """Result of a query over system tables."""
-    tables = SystemTables(catalog)
-    query, max_rows = without_bare_limit(query)
-    return answer_as_table(bind_query(query, tables), lambda name: TABLES[name].frame(catalog, queries), max_rows)
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------
@@ -103,6 +105,31 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
                 lag = (datetime.now(UTC) - at).total_seconds()
         rates = (stream.statistics.rate, measured)
         yield (stream.name, "source", show_source(stream.source), *rates, *counts, at, lag, idle, ended)
+
+
+def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for table in catalog:
+        if not isinstance(table, Table):
+            continue
+        store = find_open_table(Path(table.directory))
+        retained = RetainedLog(store.directory, store.log_schema)
+        source = None if table.source is None else show_source(table.source)
+        instants = (_instant(store.last_change), _instant(retained.since))
+        facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source, store.feed_position)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts)
+
+
+def _instant(at: Instant) -> datetime | None:
+    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+
+
+def _log_bytes(directory: Path) -> int:
+    """Bytes of the log of a table and of its base; files may go while they are counted."""
+    sizes = 0
+    for entry in os.scandir(directory):
+        with contextlib.suppress(FileNotFoundError):
+            sizes += entry.stat().st_size if entry.name.endswith((".log", ".base")) else 0
+    return sizes
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
@@ -161,6 +188,11 @@ TABLES: Final[dict[str, SystemTable]] = {
         "name VARCHAR, kind VARCHAR, definition VARCHAR, rate_declared DOUBLE, rate_measured DOUBLE, rows_in BIGINT, "
         "late BIGINT, rejected BIGINT, progress TIMESTAMP, lag_seconds DOUBLE, idle BOOLEAN, ended BOOLEAN",
         _streams,
+    ),
+    "sys.tables": _table(
+        "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
+        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, feed_position VARCHAR",
+        _tables,
     ),
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "

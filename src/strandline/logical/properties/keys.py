@@ -90,12 +90,12 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
 def _looked_up(plan: logical.Lookup) -> Keys:
     """Elements that are valid together may have come at different times, and have met different rows: what is a key of
     the table is none of the result, unless an element meets one row at most."""
-    if plan.kind in ("inner", "left") and not has_unique_row(plan.predicate, plan.table):
+    if plan.kind in ("inner", "left") and not _has_unique_row(plan.predicate, plan.table):
         return ()
     return keys(plan.source)
 
 
-def has_unique_row(predicate: Expression | None, table: Plan) -> bool:
+def _has_unique_row(predicate: Expression | None, table: Plan) -> bool:
     """True if an element meets at most one row of a table: the condition fixes a key by values of other columns."""
     own = column_ids(table)
     sides = [part.arguments for part in conjuncts(predicate) if isinstance(part, Call) and part.function == "="]

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 from strandline.logical import plan as logical
 from strandline.logical.plan import Plan
-from strandline.logical.properties.keys import has_unique_row
 from strandline.logical.properties.temporal import is_chronon_stream
 from strandline.logical.tree import sources
 
@@ -41,36 +40,27 @@ def window_in_the_way(lookup: logical.Lookup) -> Plan | None:
 
     Elements are looked up when they begin, so they must begin at their row time and not be cut. Where a window makes
     them begin later, or cuts them, the look-up moves below it. It cannot move below a join of streams, since the later
-    row decides; nor below a window that counts rows, and below a session only where it leaves the rows that there are.
+    row decides, nor below a window that counts rows.
     """
-    return next(_windows_in_the_way(lookup, lookup.source), None)
+    return next(_windows_in_the_way(lookup.source), None)
 
 
-def _windows_in_the_way(lookup: logical.Lookup, source: Plan) -> Iterator[Plan]:
+def _windows_in_the_way(source: Plan) -> Iterator[Plan]:
     if is_chronon_stream(source):
         return
     match source:
-        case logical.TimeWindow():
+        case logical.TimeWindow() | logical.SessionWindow():
             return
-        case logical.SessionWindow():
-            if not keeps_rows(lookup):
-                yield source
         case logical.Filter() | logical.Map() | logical.Lookup():
-            yield from _windows_in_the_way(lookup, source.source)
+            yield from _windows_in_the_way(source.source)
         case logical.Union(_, inputs):
             for branch in inputs:
-                yield from _windows_in_the_way(lookup, branch)
+                yield from _windows_in_the_way(branch)
         case _:
-            yield from begin_late(source)
+            yield from _begin_late(source)
 
 
-def keeps_rows(lookup: logical.Lookup) -> bool:
-    """True if a look-up can be computed with each row of the source once: what it finds is a further column, or those
-    of the only row that an element meets."""
-    return lookup.kind in ("semi", "anti", "mark") or has_unique_row(lookup.predicate, lookup.table)
-
-
-def begin_late(plan: Plan) -> Iterator[Plan]:
+def _begin_late(plan: Plan) -> Iterator[Plan]:
     """The windows of a plan whose elements begin after their row time, or are sent in parts."""
     if is_chronon_stream(plan):
         return
@@ -81,7 +71,7 @@ def begin_late(plan: Plan) -> Iterator[Plan]:
         case logical.SessionWindow():
             yield plan
         case logical.Lookup():
-            yield from begin_late(plan.source)
+            yield from _begin_late(plan.source)
         case _:
             for source in sources(plan):
-                yield from begin_late(source)
+                yield from _begin_late(source)

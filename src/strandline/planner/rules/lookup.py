@@ -42,7 +42,7 @@ from strandline.logical.plan import (
     TimeWindow,
     Union,
 )
-from strandline.logical.properties.row_time import keeps_rows, window_in_the_way
+from strandline.logical.properties.row_time import window_in_the_way
 from strandline.logical.properties.temporal import is_chronon_stream
 from strandline.logical.schema import column_ids, filtered, pass_on, rename, schema
 from strandline.logical.tree import transform_up, walk
@@ -116,13 +116,13 @@ def push_lookup_below_union(plan: Plan) -> Plan | None:
 
 
 def push_lookup_below_session(plan: Plan) -> Plan | None:
-    """Λ(ω(S), T) = σm(ω(S ⟕ μm(T))) for a session ω, where an element meets at most one row of T: whether it met one is
-    a column m, and what did not is taken away above. For semi, anti and marks m is that of a mark join: any T will do.
+    """Λ(ω(S), T) = σm(ω(S ⟕ μm(T))) for a session ω: whether an element met a row of T is a column m, and what met none
+    is taken away above. For semi and anti look-ups and marks m is that of a mark join.
 
-    The session stays what it is: a row that meets nothing still holds it together, and one that met two would be two.
+    A session goes by the times of its rows: it stays what it is as long as every row is there, once or more often.
     """
     match plan:
-        case Lookup(kind, mark, predicate, SessionWindow() as window) if keeps_rows(plan):
+        case Lookup(kind, mark, predicate, SessionWindow() as window):
             source, table = window.source, plan.table
             if kind == "left":
                 return replace(window, source=replace(plan, source=source))
@@ -173,8 +173,8 @@ def push_filter_into_lookup(plan: Plan) -> Plan | None:
 
 
 def push_condition_below_lookup(plan: Plan) -> Plan | None:
-    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; Λ(p ∧ q)(S, T) = Λp(σq(S), T) for an inner or semi look-up where
-    q reads S only: elsewhere an element that fails it is not gone but unmatched."""
+    """Λ(p ∧ q)(S, T) = Λp(S, σq(T)) where q reads T only; for inner and semi look-ups Λ(p ∧ q)(S, T) = Λp(σq(S), T)
+    where q reads S only. For others an element that fails q is not gone but unmatched."""
     match plan:
         case Lookup(kind, _, condition, source, table):
             own, others = column_ids(table), column_ids(source)

@@ -1,7 +1,8 @@
 """Binding of INSERT, UPDATE, DELETE, MERGE and TRUNCATE: names and types resolved, constants evaluated.
 
 A column of the changed table has its own name as its id in expressions. The row that ON CONFLICT did not insert is
-`excluded.<name>`, the source of a MERGE `<alias>.<name>`, and the query of an INSERT `<name>`.
+`excluded.<name>`, the source of a MERGE `<alias>.<name>`, and the query of an INSERT `<name>`. UPDATE and DELETE with
+`x IN (SELECT …)` in WHERE are merges with the distinct values of the query, `subquery.<name>`.
 """
 
 from __future__ import annotations
@@ -13,24 +14,27 @@ from strandline.core.errors import CatalogError
 from strandline.core.lazy import pl
 from strandline.core.temporal import Instant
 from strandline.core.types import Column, Schema
+from strandline.functions.signatures import meet
 from strandline.logical import expressions as logical
 from strandline.logical.catalog import Catalog, Table
-from strandline.logical.expressions import ColumnRef, Expression
-from strandline.logical.plan import Plan
+from strandline.logical.expressions import ColumnRef, Expression, conjunction
+from strandline.logical.plan import Distinct, Map, Plan
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.assignments import Assignment, StatementScalars, assign, null_key
 from strandline.sql.binder.binder import Binder, bind_reading
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.binder.declared_columns import DeclaredColumns
-from strandline.sql.binder.expressions import Operand
+from strandline.sql.binder.expressions import Operand, call
 from strandline.sql.binder.from_clause import bind_table
 from strandline.sql.binder.insert_values import evaluate_values
+from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scope import Relation, Scope, suggestion
 from strandline.sql.binder.stored import read_instant
 
 EXCLUDED: Final = "excluded"
+SUBQUERY: Final = "subquery"  # the alias of a query after IN
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +127,16 @@ def bind_change(statement: ast.TableChange, catalog: Catalog) -> BoundChange:
         case ast.Update(_, alias, items, where):
             scope = Scope((_relation(table, statement.table, alias),))
             assignments = _bind_items(table, items, StatementScalars(scope, "SET"))
-            return BoundUpdate(table, assignments, _bind_condition(where, scope, "WHERE"), _bind_at(statement.at))
+            membership, predicate = _bind_where(where, table, scope, catalog)
+            if membership is not None:
+                return _merge_by(membership, table, MergeAction("update", predicate, assignments), statement.at)
+            return BoundUpdate(table, assignments, predicate, _bind_at(statement.at))
         case ast.Delete(_, alias, where):
             scope = Scope((_relation(table, statement.table, alias),))
-            return BoundDelete(table, _bind_condition(where, scope, "WHERE"), _bind_at(statement.at))
+            membership, predicate = _bind_where(where, table, scope, catalog)
+            if membership is not None:
+                return _merge_by(membership, table, MergeAction("delete", predicate), statement.at)
+            return BoundDelete(table, predicate, _bind_at(statement.at))
         case ast.Truncate():
             return BoundDelete(table, None, _bind_at(statement.at))
         case ast.Merge():
@@ -212,6 +222,57 @@ def _check_ids(table: Table, columns: Schema, place: ast.Node) -> None:
     if taken:
         hint = "Choose another alias, or rename the column of the table."
         raise place.error(f'column "{min(taken)}" of table "{table.name}" is ambiguous here', "ambiguous-column", hint)
+
+
+# ---- WHERE of UPDATE and DELETE --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Membership:
+    """`x IN (query)`: the distinct values of the query, and the condition under which a row has one of them."""
+
+    source: BoundSource
+    condition: Expression
+
+
+def _bind_where(
+    where: ast.Expression | None, table: Table, scope: Scope, catalog: Catalog
+) -> tuple[_Membership | None, Expression | None]:
+    """The one IN (SELECT …) among the parts of WHERE, and the condition of the others."""
+    if where is None:
+        return None, None
+    parts = where.operands if isinstance(where, ast.Logical) and where.operator == "AND" else (where,)
+    tests = [
+        part for part in parts if isinstance(part, ast.Quantified) and (part.operator, part.quantifier) == ("=", "ANY")
+    ]
+    scalars = StatementScalars(scope, "WHERE")
+    if len(tests) != 1:
+        return None, scalars.condition(where)
+    rest = conjunction(scalars.condition(part) for part in parts if part is not tests[0])
+    return _bind_membership(tests[0], table, scope, catalog), rest
+
+
+def _bind_membership(test: ast.Quantified, table: Table, scope: Scope, catalog: Catalog) -> _Membership:
+    """x IN (q) is a match with δ(q): each row has at most one, since the values are distinct in the type in which they
+    are compared."""
+    plan, reads = bind_reading(test.query, catalog, stored=True)
+    columns = schema(plan)
+    if len(columns) != 1:
+        hint = "Select only the column to compare with."
+        raise test.query.error(f"subquery must return one column, found {len(columns)}", "subquery-columns", hint)
+    operand = StatementScalars(scope, "WHERE").operand(test.operand)
+    kind = meet([operand.type, columns[0].type]) or columns[0].type
+    value = Column(f"{SUBQUERY}.{columns[0].name}", columns[0].name, kind)
+    _check_ids(table, (value,), test)
+    compared = Operand(ColumnRef(value.id, kind), test.query.span)
+    condition = call("=", [operand, compared], test.span)
+    fitted = Column(f"{columns[0].id}#distinct", value.name, kind)
+    source = Distinct(Map(((fitted, cast_to(ColumnRef(columns[0].id, columns[0].type), kind)),), plan))
+    return _Membership(BoundSource(source, reads, (value,), test.query), condition)
+
+
+def _merge_by(membership: _Membership, table: Table, action: MergeAction, at: ast.TypedText | None) -> BoundMerge:
+    return BoundMerge(table, membership.source, membership.condition, (action,), _bind_at(at))
 
 
 # ---- INSERT ----------------------------------------------------------------------------------------------------------

@@ -152,20 +152,12 @@ class _Places:
         window = window_in_the_way(self.timed(lookup))
         if window is None:
             return
-        table, span = _show_table(lookup.table), self.span(lookup.table)
-        if isinstance(window, logical.SessionWindow) and not _is_below_join(window, lookup.source):
-            raise BindError(
-                f"cannot look up {table} for a session: a row may match several rows of the table",
-                code="lookup-not-unique",
-                hint="Set the PRIMARY KEY of the table equal to columns of the stream, or test with EXISTS.",
-                span=span,
-            )
         raise BindError(
-            f"cannot look up {table} over {_show_operator(window)}",
+            f"cannot look up {_show_table(lookup.table)} over {_show_operator(window)}",
             code="lookup-window",
             detail="Its rows become visible after they came, or their number matters to the window.",
             hint="Join the table with the stream in a subquery, and apply the window to that.",
-            span=span,
+            span=self.span(lookup.table),
         )
 
 
@@ -202,10 +194,6 @@ def _is_table(plan: Plan) -> bool:
 
 def _reads_stream(plan: Plan) -> bool:
     return any(isinstance(node, Scan) and node.table is None for node in walk(plan))
-
-
-def _is_below_join(window: Plan, source: Plan) -> bool:
-    return any(isinstance(node, Join) and any(below is window for below in walk(node)) for node in walk(source))
 
 
 def _not_preserved(span: Span) -> BindError:

@@ -7,15 +7,14 @@ SELECT … FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON …     continuous: each 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from strandline.core.errors import BindError
 from strandline.core.temporal import Instant, instant
-from strandline.core.types import Column
 from strandline.logical.catalog import Catalog, DerivedStream, Stream, Table
 from strandline.sql import ast
 from strandline.sql.binder.literals import read
-from strandline.sql.binder.scope import Scope
 
 
 def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
@@ -23,31 +22,32 @@ def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
 
     ISTREAM and DSTREAM ask for changes over time, so they make it a continuous one.
     """
-    names: set[str] = set()
-    local: set[str] = set()
+    for node in _nodes(query):
+        match node:
+            case ast.Changes("ISTREAM" | "DSTREAM") | ast.StreamTable(as_of=ast.ColumnName()):
+                return False
+    names = names_read(query)
+    return bool(names) and all(name in catalog and is_stored(catalog.get(name), catalog) for name in names)
+
+
+def names_read(query: ast.Query) -> set[str]:
+    """The names that a query reads, in lower case, without those of its own WITH."""
+    nodes = list(_nodes(query))
+    local = {node.name.name.lower() for node in nodes if isinstance(node, ast.CommonTable)}
+    return {node.name.name.lower() for node in nodes if isinstance(node, ast.StreamTable)} - local
+
+
+def _nodes(query: ast.Query) -> Iterator[ast.Node]:
     pending: list[ast.Node] = [query]
     while pending:
-        match pending.pop():
-            case ast.Changes("ISTREAM" | "DSTREAM"):
-                return False
-            case ast.StreamTable(name, as_of=as_of) as node:
-                names.add(name.name.lower())
-                pending.extend(ast.children(node))
-                if isinstance(as_of, ast.ColumnName):
-                    return False
-            case ast.CommonTable(name) as node:
-                local.add(name.name.lower())
-                pending.extend(ast.children(node))
-            case node:
-                pending.extend(ast.children(node))
-    read_names = names - local
-    return bool(read_names) and all(name in catalog and _is_stored(catalog.get(name), catalog) for name in read_names)
+        yield (node := pending.pop())
+        pending.extend(ast.children(node))
 
 
-def _is_stored(stream: Stream, catalog: Catalog) -> bool:
+def is_stored(stream: Stream, catalog: Catalog) -> bool:
     """A table, a materialized view, or a view over nothing else."""
     if isinstance(stream, DerivedStream) and stream.is_view:
-        return all(name in catalog and _is_stored(catalog.get(name), catalog) for name in stream.reads)
+        return all(name in catalog and is_stored(catalog.get(name), catalog) for name in stream.reads)
     return isinstance(stream, Table) or (isinstance(stream, DerivedStream) and stream.is_materialized)
 
 
@@ -66,13 +66,11 @@ def read_instant(literal: ast.TypedText) -> Instant:
 
 
 def bind_as_of(table: ast.StreamTable, stream: Stream, stored: bool) -> Instant | None:
-    """The instant at which a stored relation is read; None for every instant, or for now."""
+    """The instant at which a stored relation is read; None for every instant, or for now. What the time column of a
+    stream says is decided by the join (`lookups.py`)."""
     match table.as_of:
-        case None:
+        case None | ast.ColumnName():
             return None
-        case ast.ColumnName() as column:
-            hint = "Join the table with a stream: FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON …."
-            raise column.error("AS OF a column needs a stream to the left of JOIN", "as-of-column", hint)
         case ast.TypedText() as literal:
             if not isinstance(stream, Table) and not (isinstance(stream, DerivedStream) and stream.is_materialized):
                 hint = "Only tables and materialized views keep their past."
@@ -81,18 +79,3 @@ def bind_as_of(table: ast.StreamTable, stream: Stream, stored: bool) -> Instant 
                 hint = "Read tables and materialized views only, or write FOR SYSTEM_TIME AS OF s.ts at a join."
                 raise literal.error("a continuous query cannot read a table at one instant", "as-of-continuous", hint)
             return read_instant(literal)
-
-
-def find_row_time(name: ast.ColumnName, left: Scope) -> Column:
-    """The column of `FOR SYSTEM_TIME AS OF s.ts`: the time column of a stream to the left of the join."""
-    column = left.column(name)
-    if not any(relation.time_column == column.id for relation in left.relations):
-        times = [
-            f"{relation.alias}.{c.name}"
-            for relation in left.relations
-            for c in relation.columns
-            if c.id == relation.time_column
-        ]
-        hint = f"Write {' or '.join(times)}." if times else "Join the table with a stream that is ORDERED BY a column."
-        raise name.error(f'column "{column.name}" is not the time of a stream', "as-of-column", hint)
-    return column
