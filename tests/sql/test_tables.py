@@ -22,7 +22,7 @@ from strandline.logical.catalog import Catalog, ConnectorCall, SourceSchema, Tab
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.explain import show_expression, show_plan
 from strandline.logical.expressions import Call, Cast, UserCall
-from strandline.logical.plan import Changes, Map, Plan, Scan
+from strandline.logical.plan import Changes, Lookup, Map, Plan, Scan
 from strandline.logical.reference.interpreter import Element, snapshot
 from strandline.logical.tree import walk
 from strandline.logical.udf import UserFunction
@@ -418,6 +418,13 @@ def test_a_table_at_an_instant_is_the_same_always() -> None:
     both = "SELECT x.a FROM bag FOR SYSTEM_TIME AS OF '1970-01-01 00:00:00.000001' x JOIN bag y ON x.a = y.a"
     assert content(both, 3, stored=True) == [10]
     assert content(both, 5, stored=True) == []
+
+
+def test_a_table_as_of_the_time_of_a_stream_is_looked_up() -> None:
+    for kind, expected in (("JOIN", "inner"), ("LEFT JOIN", "left"), ("SEMI JOIN", "semi")):
+        text = f"SELECT s.a FROM s {kind} bag FOR SYSTEM_TIME AS OF s.ts AS x ON s.a = x.a"
+        plan = bind_query(query(text), CATALOG)
+        assert [node.kind for node in walk(plan) if isinstance(node, Lookup)] == [expected], kind
 
 
 def test_istream_of_a_table_is_that_of_its_rows() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from strandline.connectors.rows import to_table
 from strandline.connectors.sources.journal import Journal
 from strandline.core.durable import encode_name
-from strandline.core.errors import SourceError
+from strandline.core.errors import CheckpointError, SourceError
 from strandline.core.lease import Lease
 from strandline.core.temporal import Instant
 from strandline.core.temporary import temporary_directory
@@ -57,7 +57,7 @@ class PushStreams:
             )
         if stream.name not in self._journals:
             directory = Path(str(stream.source.arguments[0])).absolute()
-            lease = Lease.acquire(directory)
+            lease = _acquire(stream, directory)
             journal = Journal(directory)
             try:
                 journal.refresh()
@@ -82,6 +82,20 @@ class PushStreams:
         if self._is_temporary and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+
+
+def _acquire(stream: BaseStream, directory: Path) -> Lease:
+    try:
+        return Lease.acquire(directory)
+    except CheckpointError as error:
+        if error.code != "checkpoint-busy":
+            raise
+        raise CheckpointError(
+            f'another process is writing to stream "{stream.name}" in {directory}',
+            code="checkpoint-busy",
+            detail=error.detail,
+            hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
+        ) from None
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

@@ -1,4 +1,4 @@
-"""Queries that are answered at once: over tables, materialized views and system tables, whose rows are all there.
+"""Queries that are executed at once: over tables, materialized views and system tables, whose rows are all there.
 
 Such a query is the snapshot of a continuous one at a single instant. Filters and projections over one relation are
 evaluated as its rows are read; for all else the local engine computes the result, so the whole language is available.
@@ -37,17 +37,17 @@ _Read: TypeAlias = tuple[str, Instant | None]  # a relation, and the instant at 
 ReadRows: TypeAlias = Callable[[Scan, Expression | None], pl.DataFrame]
 
 
-def answer_at_once(plan: Plan, read_rows: ReadRows) -> pl.DataFrame:
+def execute_at_once(plan: Plan, read_rows: ReadRows) -> pl.DataFrame:
     """The rows of a result, by column id; if the plan ends with an order, in that."""
     rows = _Snapshot(read_rows).ordered(plan)
     return rows.select([column.id for column in schema(plan)])
 
 
-def answer_as_table(plan: Plan, read_rows: ReadRows) -> TextTable:
+def execute_as_table(plan: Plan, read_rows: ReadRows) -> TextTable:
     """The result of a statement, under the names of its columns."""
     columns = schema(plan)
     times = (pl.lit(NOW, pl.Int64).alias(FROM), pl.lit(NOW + 1, pl.Int64).alias(UNTIL))
-    rows = answer_at_once(plan, read_rows).with_columns(times)
+    rows = execute_at_once(plan, read_rows).with_columns(times)
     return TextTable(to_result(rows, columns).select([column.name for column in columns]))
 
 

@@ -16,7 +16,7 @@ from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
 from strandline.core.temporal import Instant
-from strandline.database.at_once import answer_as_table
+from strandline.database.at_once import execute_as_table
 from strandline.database.introspection import show
 from strandline.database.introspection.system_tables import SystemTables
 from strandline.database.query import Query
@@ -120,7 +120,7 @@ class Statements:
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _:
                 if sink is None and name is None and self.is_stored(statement):
-                    return self._answer(statement)
+                    return self._execute_at_once(statement)
                 return self._start(replace(self._bind(statement, name), sink=sink))
         return None
 
@@ -180,9 +180,9 @@ class Statements:
         """Whether a query is executed at once."""
         return ast.reads_system(query) or is_stored_query(query, self._catalog)
 
-    def _answer(self, query: ast.Query) -> TextTable:
+    def _execute_at_once(self, query: ast.Query) -> TextTable:
         plan, _ = bind_reading(query, self._readable(query), stored=True)
-        return answer_as_table(plan, self._database.stored.read)
+        return execute_as_table(plan, self._database.stored.read)
 
     def _readable(self, statement: ast.Statement) -> Catalog:
         """The names of a statement that is executed at once: with system tables, if it reads some."""

@@ -30,7 +30,7 @@ from strandline.core.table import Form, in_form
 from strandline.core.temporal import FOREVER, OPEN, instant
 from strandline.core.temporary import temporary_directory
 from strandline.core.types import Column
-from strandline.database.at_once import ReadRows, answer_at_once
+from strandline.database.at_once import ReadRows, execute_at_once
 from strandline.logical.catalog import BaseStream, Catalog, Table
 from strandline.logical.expressions import ColumnRef, Expression, substitute
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
@@ -67,8 +67,12 @@ class Tables:
         if self._directory is None:
             self._directory = temporary_directory("tables")
         table = replace(table, directory=str(self._directory / encode_name(table.name.lower())))
-        self._stores[table.name.lower()] = open_table(table)
+        self.open(table)
         return table
+
+    def open(self, table: Table) -> None:
+        """Open the log of a table, which this process may have open already."""
+        self._stores[table.name.lower()] = open_table(table)
 
     def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
         """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
@@ -171,7 +175,7 @@ def _merge(change: BoundMerge, read_rows: ReadRows) -> MergeRows:
 
 def _source_rows(source: BoundSource, read_rows: ReadRows) -> pl.DataFrame:
     """The result of the query of a statement, now, under the ids that the statement uses."""
-    rows = answer_at_once(source.plan, read_rows)
+    rows = execute_at_once(source.plan, read_rows)
     return rows.select(pl.col(old).alias(new.id) for old, new in zip(rows.columns, source.columns, strict=True))
 
 

@@ -71,6 +71,7 @@ class StreamStatistics:
 
     Rows per second, distinct values by column; of rows that bring their intervals the mean length in seconds; the
     measured selectivities of filters over the stream, by their text. `steady` if rows come at constant distances.
+    `batch_seconds` is by how much stream time a batch advances.
     """
 
     rate: float | None = None
@@ -78,6 +79,7 @@ class StreamStatistics:
     length: float | None = None
     selectivities: Mapping[str, float] = field(default_factory=dict)
     steady: bool = False
+    batch_seconds: float | None = None
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
         """These statistics, completed from the other."""
@@ -87,6 +89,7 @@ class StreamStatistics:
             self.length or other.length,
             {**other.selectivities, **self.selectivities},
             self.steady or other.steady,
+            self.batch_seconds or other.batch_seconds,
         )
 
 

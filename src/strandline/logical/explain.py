@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.core.temporal import show_duration
+from strandline.core.temporal import show_duration, show_instant
 from strandline.core.types import INTERVAL, Column
 from strandline.logical import plan as logical
 from strandline.logical.expressions import (
@@ -145,7 +145,8 @@ def _show_kind(scan: logical.Scan) -> str:
     """What a scan reads, if not a stream of instants."""
     if scan.table is not None:
         kind = "" if scan.table == "changing" else f"{scan.table} "
-        return f" of a {kind}table{'' if scan.retroactive else ', not retroactive'}"
+        at = "" if scan.at is None else f" at {show_instant(scan.at)}"
+        return f" of a {kind}table{'' if scan.retroactive else ', not retroactive'}{at}"
     return " of changes" if scan.changes is not None else " with intervals" if scan.intervals else ""
 
 

@@ -104,7 +104,7 @@ def _ingest_table(
     When everything ends, what the table has left comes once more, as elements that never end, if that matters.
     """
     name, after = source.stream.name, split.after
-    status = replace(before or SourceStatus(name), table=True)
+    status = replace(before or SourceStatus(name), table=True, base=after.base)
     fragments, columns = _readers(pipeline, name)
     out.profiler = EdgeProfiler(after.requested_metrics)
     began = cpu_seconds()

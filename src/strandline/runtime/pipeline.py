@@ -222,7 +222,7 @@ class RunningPipeline:
         self.metrics.add(report)
         self.output_files.publish_open(report, self.metrics.watermarks(), self.ended)
         self.results.append(report)
-        self.statistics_store.learn(report, self.metrics)
+        self.statistics_store.learn(report, self.metrics, before)
         self._write_to_sinks(report, begins)
         self._note_announced(report)
         self._record(report, files)  # from here on a restart goes on after the batch

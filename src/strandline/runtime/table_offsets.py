@@ -29,10 +29,12 @@ class TableOffsets:
         if before.ended:
             return before, True
         promised = before.arrived if before.base >= 0 else BEFORE_ALL
-        reach, promise = self.source.promise(max(promised, reached))
-        base = before.base if before.base >= 0 else reach
         if self.is_static:
-            reach, promise = base, FOREVER
+            base = reach = before.base if before.base >= 0 else self.source.log_end()
+            promise = FOREVER
+        else:
+            reach, promise = self.source.promise(max(promised, reached))
+            base = before.base if before.base >= 0 else reach
         at = max(before.at, min(reach, before.at + max_rows))
         whole = at >= reach
         return replace(before, at=at, base=base, arrived=promise if whole else promised), whole

@@ -26,7 +26,8 @@ class SourceStatus:
     `rate_history` has the sampling rates and their start times, `dropped` the accepted rows that sampling took, by
     query. `requested_metrics` are those that the present batch measures, `announced` the queries whose open elements it
     announces again. `distance` is the smoothed mean of seconds between two rows, except where partitions are
-    interleaved. The watermark of a `table` is its promise: every later change takes effect there or after it.
+    interleaved. The watermark of a `table` is its promise: every later change takes effect there or after it. `base` is
+    the end of its log when the query began, and `rows` how far it was read.
     """
 
     stream: str
@@ -47,6 +48,7 @@ class SourceStatus:
     announced: tuple[str, ...] = ()
     distance: float | None = None
     table: bool = False
+    base: int = -1
 
     @property
     def progress(self) -> Instant:

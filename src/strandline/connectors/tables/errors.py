@@ -61,6 +61,15 @@ def duplicate_key(table: Table, keys: pl.DataFrame, detail: str = "") -> QueryEr
     )
 
 
+def conflict_of_periods(table: Table) -> QueryError:
+    return QueryError(
+        f'cannot INSERT … ON CONFLICT into temporal table "{table.name}"',
+        code="not-supported",
+        detail="A key may be in several rows, whose periods do not overlap.",
+        hint="DELETE or UPDATE the rows of the key, or write MERGE.",
+    )
+
+
 def null_key(table: Table, column: str) -> QueryError:
     return QueryError(
         f'NULL in column "{column}" of the PRIMARY KEY of table "{table.name}"',

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source
+from strandline.connectors.tables.bases import read_base
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
-from strandline.connectors.tables.log import LogReader
+from strandline.connectors.tables.log import LogReader, read_head
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
-from strandline.core.temporal import FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 
@@ -43,6 +45,9 @@ class TableSource(Source):
         """The end of the log, and an instant before which no later change takes effect. In the driver's process."""
         return find_open_table(self.path).promise(at_least)
 
+    def log_end(self) -> int:
+        return find_open_table(self.path).reach
+
     def last_change(self) -> Instant:
         """When the last change takes effect."""
         return find_open_table(self.path).last_change
@@ -51,10 +56,10 @@ class TableSource(Source):
         raise AssertionError("the offsets of tables come with promises")
 
     def rows_left(self, position: int) -> int | None:
-        return find_open_table(self.path).reach - position
+        return self.log_end() - position
 
     def verify(self, position: int, seal: str) -> None:
-        if find_open_table(self.path).reach < position:
+        if self.log_end() < position:
             raise damaged(self.path)
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
@@ -62,26 +67,25 @@ class TableSource(Source):
 
     def read_changes(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """Elements as changes: those that begin or end between two positions. Of what was changed before `base`, the
-        end of the log when the query began, see `_read_base`."""
+        end of the log when the query began, see `_read_base`. A static table has what is there then."""
+        if self.stream.table != "changing":
+            return self._read_static(start, min(end, base), base, columns)
         parts = [self._read_base(start, min(end, base), base, columns)] if start < base else []
         if end > base or not parts:
             parts.append(_elements(self._read(max(start, base), end, columns), base))
         return pl.concat(parts, rechunk=True)
 
+    def _read_static(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The rows among those inserted between two positions that are there at `base`: at all times."""
+        inserted, until = self._inserted(start, end, base, columns)
+        rows = inserted.filter(pl.Series(until == OPEN)).drop(ID, SINCE, CEASED)
+        return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(FROM), pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that have not ended at a position, with the end `FOREVER`, for a query that comes to its end."""
-        rows = self._read(0, end, columns)
-        is_end = times(rows, UNTIL) != OPEN
-        is_live = ~is_end
-        is_live[_ids(rows)[is_end]] = False
-        live = _elements(rows, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
-        return live.filter(pl.Series(is_live))
-
-    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        """The changes between two positions: some columns of the payload, and what the log says of each."""
-        names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
-        parts = [part.select(names) for part in self.reader.read(start, end)]
-        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
+        inserted, until = self._inserted(0, end, end, columns)
+        live = _elements(inserted, base).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+        return live.filter(pl.Series(until == OPEN))
 
     def _read_base(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
         """The elements that were inserted between two positions before `base`, and ends of those that had ended there.
@@ -89,17 +93,49 @@ class TableSource(Source):
         Changes by the clock count as if they had been made when the last given time before them was, or always: what
         they have ended was never there.
         """
-        changes = self._read(start, base, frozenset())
-        ids, is_end = _ids(changes), times(changes, UNTIL) != OPEN
-        until = np.full(base - start, OPEN, np.int64)
-        mine = is_end & (ids >= start)
-        until[ids[mine] - start] = times(changes, CEASED)[mine]
-        until = until[: end - start]
-        rows = _elements(self._read(start, end, columns), base)
-        is_element = ~is_end[: end - start] & (times(rows, FROM) < until)
-        has_ended = is_element & (until != OPEN)
-        ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(has_ended))
+        inserted, until = self._inserted(start, end, base, columns)
+        rows = _elements(inserted, base)
+        is_element = times(rows, FROM) < until
+        ended = rows.with_columns(pl.Series(UNTIL, until)).filter(pl.Series(is_element & (until != OPEN)))
         return pl.concat([rows.filter(pl.Series(is_element)), ended])
+
+    def _inserted(self, start: int, end: int, until: int, columns: frozenset[str]) -> tuple[pl.DataFrame, Times]:
+        """The insertions between two positions, and when each has ended up to a later position, for a query that begins
+        there; `OPEN` if it has not."""
+        changes = self._read(start, end, columns)
+        inserted = changes.filter(pl.col(UNTIL) == OPEN)
+        ends = self._read(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
+        ids, ended_ids = _ids(inserted), _ids(ends)
+        ended = np.full(inserted.height, OPEN, np.int64)
+        if len(ids):
+            places = np.minimum(np.searchsorted(ids, ended_ids), len(ids) - 1)
+            mine = ids[places] == ended_ids
+            ended[places[mine]] = times(ends, CEASED)[mine]
+        return inserted, ended
+
+    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
+        """The changes between two positions: some columns of the payload, and what the log says of each. Where the log
+        has lost its beginning, its base stands for it, each position for a share of the rows."""
+        names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
+        parts: list[pl.DataFrame] = []
+        if start < self._first:
+            assert self._base is not None, "what comes before the log is in a base"
+            height = self._base.height
+            begin, stop = height * start // self._first, height * min(end, self._first) // self._first
+            parts.append(self._base.slice(begin, stop - begin).select(names))
+        parts += [part.select(names) for part in self.reader.read(max(start, self._first), end)]
+        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
+
+    @cached_property
+    def _first(self) -> int:
+        """Where the log begins; what came before is in a base."""
+        head = read_head(self.path)
+        return 0 if head is None else head.first
+
+    @cached_property
+    def _base(self) -> pl.DataFrame | None:
+        schema = log_schema(self.stream.columns)
+        return read_base(self.path, self._first, schema).rows if self._first else None
 
 
 def _ids(rows: pl.DataFrame) -> Times:

@@ -6,16 +6,21 @@ They are finite, so a SELECT over them, beside tables and materialized views, is
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from strandline.connectors.tables.retention import RetainedLog
+from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
-from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Type
-from strandline.database.introspection.show import show_source
+from strandline.database.introspection.show import show_source, show_table_kind
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
 from strandline.logical.catalog import SYSTEM, Catalog, DerivedStream, Stream, Table
@@ -102,6 +107,31 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
         yield (stream.name, "source", show_source(stream.source), *rates, *counts, at, lag, idle, ended)
 
 
+def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for table in catalog:
+        if not isinstance(table, Table):
+            continue
+        store = find_open_table(Path(table.directory))
+        retained = RetainedLog(store.directory, store.log_schema)
+        source = None if table.source is None else show_source(table.source)
+        instants = (_instant(store.last_change), _instant(retained.since))
+        facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source, store.feed_position)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts)
+
+
+def _instant(at: Instant) -> datetime | None:
+    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+
+
+def _log_bytes(directory: Path) -> int:
+    """Bytes of the log of a table and of its base; files may go while they are counted."""
+    sizes = 0
+    for entry in os.scandir(directory):
+        with contextlib.suppress(FileNotFoundError):
+            sizes += entry.stat().st_size if entry.name.endswith((".log", ".base")) else 0
+    return sizes
+
+
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
     """Status of a stream by the query that has read most of it."""
     statuses = (query.heartbeats().get(stream) for query in queries)
@@ -158,6 +188,11 @@ TABLES: Final[dict[str, SystemTable]] = {
         "name VARCHAR, kind VARCHAR, definition VARCHAR, rate_declared DOUBLE, rate_measured DOUBLE, rows_in BIGINT, "
         "late BIGINT, rejected BIGINT, progress TIMESTAMP, lag_seconds DOUBLE, idle BOOLEAN, ended BOOLEAN",
         _streams,
+    ),
+    "sys.tables": _table(
+        "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
+        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, feed_position VARCHAR",
+        _tables,
     ),
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "

@@ -269,6 +269,9 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
         case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
             changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
             return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
+        case physical.Distinct(source, "changes"):
+            payloads = cardinality.counted(first.uncut, tuple(c.id for c in schema(source)))
+            return first.as_sent("changes", batch, payloads)
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
         case physical.Coalesce(source, form, _):

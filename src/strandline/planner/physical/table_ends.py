@@ -1,6 +1,6 @@
 """Tables whose rows matter when a query comes to its end.
 
-An element of a table that was sent without an end ends when everything does. An operator above may need to be told:
+An element of a table that was sent without an end ends when everything does. An operator above may depend on it:
 then the source sends every row of the table once more, with the end `FOREVER`. Where all that a table makes ends by
 itself, as pairs with the rows of a time window do, that would be wasted work.
 """

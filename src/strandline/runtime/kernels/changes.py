@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import FOREVER, OPEN, Instant
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, keep, times
 from strandline.runtime.kernels.grouping import group_codes
 
 TIME, CHANGE = "@time", "@change"
@@ -69,7 +69,7 @@ def begun_and_ended(frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame,
     if not earlier.any():
         return frame, frame.head(0)
     ended = earlier & (times(frame, UNTIL) != OPEN)
-    return frame.filter(pl.Series(~earlier)), frame.filter(pl.Series(ended))
+    return keep(frame, ~earlier), keep(frame, ended)
 
 
 def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> pl.DataFrame:
@@ -77,7 +77,7 @@ def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> p
     if not again.any():
         return frame
     replaced, _ = match_replaced(frame, columns, again)
-    return frame.filter(pl.Series(~replaced))
+    return keep(frame, ~replaced)
 
 
 def match_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> tuple[Mask, Mask]:

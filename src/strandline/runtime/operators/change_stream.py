@@ -9,7 +9,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.plan import ChangeKind
 from strandline.planner.physical.plan import StreamForm
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, keep, stack, times
 from strandline.runtime.kernels.changes import CHANGE, TIME, begun_and_ended, sum_changes
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
@@ -47,9 +47,9 @@ class ChangeStreamOperator(Operator):
         ending = pl.concat([begun, again]) if again.height else begun
         ends = times(ending, UNTIL)
         over = ends < watermark.time
-        self.ends.append(ending.filter(pl.Series(~over & (ends < FOREVER) & (ends != OPEN))))
-        leaving = pl.concat([*ended, ending.filter(pl.Series(over))])
-        events = pl.concat([begun, leaving], rechunk=True)
+        self.ends.append(keep(ending, ~over & (ends < FOREVER) & (ends != OPEN)))
+        leaving = pl.concat([*ended, keep(ending, over)])
+        events = stack([begun, leaving])
         time = np.concatenate([times(begun, FROM), times(leaving, UNTIL)])
         change = np.concatenate([np.ones(begun.height, np.int64), np.full(leaving.height, -1)])
         codes, representative = group_codes(events, self.columns)

@@ -12,11 +12,9 @@ from datetime import datetime
 
 from strandline.core.errors import BindError
 from strandline.core.temporal import Instant, instant
-from strandline.core.types import Column
 from strandline.logical.catalog import Catalog, DerivedStream, Stream, Table
 from strandline.sql import ast
 from strandline.sql.binder.literals import read
-from strandline.sql.binder.scope import Scope
 
 
 def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
@@ -68,13 +66,11 @@ def read_instant(literal: ast.TypedText) -> Instant:
 
 
 def bind_as_of(table: ast.StreamTable, stream: Stream, stored: bool) -> Instant | None:
-    """The instant at which a stored relation is read; None for every instant, or for now."""
+    """The instant at which a stored relation is read; None for every instant, or for now. What the time column of a
+    stream says is decided by the join (`lookups.py`)."""
     match table.as_of:
-        case None:
+        case None | ast.ColumnName():
             return None
-        case ast.ColumnName() as column:
-            hint = "Join the table with a stream: FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON …."
-            raise column.error("AS OF a column needs a stream to the left of JOIN", "as-of-column", hint)
         case ast.TypedText() as literal:
             if not isinstance(stream, Table) and not (isinstance(stream, DerivedStream) and stream.is_materialized):
                 hint = "Only tables and materialized views keep their past."
@@ -83,18 +79,3 @@ def bind_as_of(table: ast.StreamTable, stream: Stream, stored: bool) -> Instant 
                 hint = "Read tables and materialized views only, or write FOR SYSTEM_TIME AS OF s.ts at a join."
                 raise literal.error("a continuous query cannot read a table at one instant", "as-of-continuous", hint)
             return read_instant(literal)
-
-
-def find_row_time(name: ast.ColumnName, left: Scope) -> Column:
-    """The column of `FOR SYSTEM_TIME AS OF s.ts`: the time column of a stream to the left of the join."""
-    column = left.column(name)
-    if not any(relation.time_column == column.id for relation in left.relations):
-        times = [
-            f"{relation.alias}.{c.name}"
-            for relation in left.relations
-            for c in relation.columns
-            if c.id == relation.time_column
-        ]
-        hint = f"Write {' or '.join(times)}." if times else "Join the table with a stream that is ORDERED BY a column."
-        raise name.error(f'column "{column.name}" is not the time of a stream', "as-of-column", hint)
-    return column
