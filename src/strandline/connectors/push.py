@@ -14,7 +14,7 @@ from strandline.core.errors import CheckpointError, SourceError
 from strandline.core.lease import Lease
 from strandline.core.temporal import Instant
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import BaseStream, ConnectorCall, Stream
+from strandline.logical.catalog import BaseStream, ConnectorCall, Stream, Table
 
 
 class PushStreams:
@@ -35,7 +35,9 @@ class PushStreams:
         return replace(stream, source=ConnectorCall("events", (str(self._directory / encode_name(stream.name)),)))
 
     def append(self, stream: Stream, rows: Any) -> int:
-        """Append rows to a stream; they are on disk when this returns. Returns their number."""
+        """Append rows to a stream, or to the source of a table; they are on disk when this returns. Returns their
+        number."""
+        stream = _with_events(stream)
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
         table = to_table(rows, [name for name, _ in stream.columns], lambda what: _unfit(stream, what))
@@ -43,10 +45,10 @@ class PushStreams:
         return int(table.num_rows)
 
     def advance(self, stream: Stream, until: Instant) -> None:
-        self._journal(stream).promise(until)
+        self._journal(_with_events(stream)).promise(until)
 
     def end(self, stream: Stream) -> None:
-        self._journal(stream).close()
+        self._journal(_with_events(stream)).close()
 
     def _journal(self, stream: Stream) -> Journal:
         if not isinstance(stream, BaseStream) or stream.source.function != "events":
@@ -96,6 +98,10 @@ def _acquire(stream: BaseStream, directory: Path) -> Lease:
             detail=error.detail,
             hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
         ) from None
+
+
+def _with_events(stream: Stream) -> Stream:
+    return stream.origin if isinstance(stream, Table) and stream.source is not None else stream
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

@@ -50,6 +50,7 @@ from strandline.shedding.controller import make_shedding_controller
 from strandline.sql import ast
 from strandline.sql.binder.create_function import define, define_aggregate
 from strandline.sql.binder.create_stream import bind_create_stream, declaration
+from strandline.sql.binder.create_table import bind_create_table, table_declaration
 from strandline.sql.parser.statements import parse, parse_one
 
 if TYPE_CHECKING:
@@ -312,6 +313,28 @@ class Database:
         stream = bind_create_stream(statement, SourceSchema(columns, None))
         feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
         self.catalog.add(replace(stream, feed=feed), statement.name.span)
+
+    def register_table(self, name: str, frame: DataFrame, *, key: str | Sequence[str] = ()) -> TableHandle:
+        """Make a DataFrame of Spark a table, with its columns: `db.register_table("airports", frame, key="faa")`.
+
+        The table has the rows of a DataFrame that is not streaming as they are now; what an earlier run has loaded is
+        compared with them. Rows of a streaming one are inserted as they come or, with a key, replace one another.
+        """
+        from strandline.engines.spark.dataframe import FrameFeed, checked, columns_of
+
+        columns = columns_of(name, checked(name, frame))
+        keys, is_streaming = (key,) if isinstance(key, str) else tuple(key), frame.isStreaming
+        statement = parse_one(table_declaration(name, columns, keys, "dataframe" if is_streaming else None))
+        assert isinstance(statement, ast.CreateTable), "it was written here"
+        table = bind_create_table(statement)
+        self.catalog.refuse_taken(table.name, statement.name.span)
+        if is_streaming:
+            table = replace(table, feed=FrameFeed(name, frame, columns, None, {}, lambda: self.log_file))
+        self.catalog.add(self.tables.create(table))
+        handle = self.table(name)
+        if not is_streaming:
+            handle.replace(frame.toArrow())
+        return handle
 
     def function(
         self,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, make_sink
 from strandline.connectors.sources.base import confine_source, open_source, source_schema
+from strandline.connectors.tables.feeds.registry import confine_feed, feed_schema
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
@@ -127,14 +128,22 @@ class Statements:
     # ---- tables ------------------------------------------------------------------------------------------------------
 
     def _create_table(self, statement: ast.CreateTable) -> None:
-        """Declare a table, and open its log: it may have rows of an earlier run."""
+        """Declare a table, and open its log: it may have rows of an earlier run. Its source must be allowed, and is
+        read as far as it goes now."""
         name = statement.name
         if statement.if_not_exists and name.name in self._catalog:
             return
-        table = bind_create_table(statement)
-        self._catalog.refuse_taken(table.name, name.span)
-        with at_place(name.span):
-            self._catalog.add(self._database.tables.create(table), name.span)
+        self._catalog.refuse_taken(name.name, name.span)
+        if statement.source is None:
+            table, span = bind_create_table(statement), name.span
+        else:
+            call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
+            confine_feed(call, allow, span)
+            table = bind_create_table(statement, None if statement.columns else feed_schema(call, span))
+            source = replace(self._database.push.with_directory(table.origin).source, allow=allow)
+            table = replace(table, source=source)
+        with at_place(span):
+            self._catalog.add(self._database.tables.create(table, span), name.span)
 
     def _create_filled_table(self, statement: ast.CreateTableAs) -> CommittedChange | None:
         """Declare a table with the result of a query, all or nothing: where the query fails, there is no table."""
@@ -346,7 +355,9 @@ class Statements:
             case "STREAMS":
                 return show.show_streams(self._catalog)
             case "TABLES":
-                return show.show_tables(self._catalog, self._database.tables.row_counts())
+                return show.show_tables(
+                    self._catalog, self._database.tables.row_counts(), self._database.tables.feeders()
+                )
             case "VIEWS":
                 return show.show_views(self._catalog)
             case "SINKS":

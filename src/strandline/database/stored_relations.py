@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from strandline.connectors.tables.periods import rows_valid_at
 from strandline.core.types import BIGINT, DOUBLE, INT, Type
 from strandline.database.introspection import system_tables
 from strandline.database.query import Query
@@ -38,21 +39,14 @@ class StoredRelations:
 
     def _table_rows(self, table: Table, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         store = self._tables.store(table)
+        store.check_feed()
         if table.kind == "temporal":
-            return _valid_rows(table, store.content(), scan)
+            at = store.clock() if scan.at is None else scan.at
+            return rows_valid_at(store.content(), table.input, at)
         if scan.at is not None:
             return store.content_at(scan.at)
         key = None if predicate is None else _find_key(table, scan, predicate)
         return store.content() if key is None else store.find(key)
-
-
-def _valid_rows(table: Table, rows: pl.DataFrame, scan: Scan) -> pl.DataFrame:
-    """The rows of a temporal table: all of them, with their periods, or those that are valid at an instant."""
-    if scan.at is None:
-        return rows
-    assert table.time_column is not None and table.end_column is not None, "its rows have periods"
-    start, end = (pl.col(name).cast(pl.Int64) for name in (table.time_column, table.end_column))
-    return rows.filter((start <= scan.at) & (end.is_null() | (end > scan.at)))
 
 
 def _find_key(table: Table, scan: Scan, predicate: Expression) -> pl.DataFrame | None:

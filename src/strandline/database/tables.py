@@ -12,6 +12,9 @@ from typing import Any, Final, TypeAlias, assert_never
 import polars as pl
 
 from strandline.connectors.tables import statements
+from strandline.connectors.tables.declaration import is_declared
+from strandline.connectors.tables.feeds.feeder import TableFeeder
+from strandline.connectors.tables.feeds.registry import feed_class
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.connectors.tables.rows import conform_rows
 from strandline.connectors.tables.statements import (
@@ -25,7 +28,7 @@ from strandline.connectors.tables.statements import (
 )
 from strandline.connectors.tables.store import TableStore, open_table
 from strandline.core.durable import encode_name
-from strandline.core.errors import CatalogError, QueryError
+from strandline.core.errors import CatalogError, QueryError, Span
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import FOREVER, OPEN, instant
 from strandline.core.temporary import temporary_directory
@@ -61,14 +64,35 @@ class Tables:
         self._directory = directory
         self._is_temporary = directory is None
         self._stores: dict[str, TableStore] = {}  # by folded name
+        self._feeders: dict[str, TableFeeder] = {}
 
-    def create(self, table: Table) -> Table:
-        """Open the log of a table, which may have rows of an earlier run; returns the table with its directory."""
+    def create(self, table: Table, span: Span | None = None) -> Table:
+        """Open the log of a table, which may have rows of an earlier run, and load what its source has; returns the
+        table with its directory."""
         if self._directory is None:
             self._directory = temporary_directory("tables")
-        table = replace(table, directory=str(self._directory / encode_name(table.name.lower())))
-        self.open(table)
+        path = self._directory / encode_name(table.name.lower())
+        table = replace(table, directory=str(path))
+        is_new = not is_declared(path)
+        if table.source is not None and table.feed is None and is_new:
+            feed_class(table.source).check(table, span)
+        store = open_table(table)
+        try:
+            if table.source is not None:
+                self._feed(table, store)
+        except BaseException:
+            store.close()
+            if is_new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        self._stores[table.name.lower()] = store
         return table
+
+    def _feed(self, table: Table, store: TableStore) -> None:
+        assert table.source is not None
+        feeder = TableFeeder(feed_class(table.source)(table, store))
+        feeder.start()
+        self._feeders[table.name.lower()] = feeder
 
     def open(self, table: Table) -> None:
         """Open the log of a table, which this process may have open already."""
@@ -89,8 +113,14 @@ class Tables:
 
     def drop(self, table: Table) -> None:
         """Remove a table with its log."""
+        if (feeder := self._feeders.pop(table.name.lower(), None)) is not None:
+            feeder.stop()
         self._stores.pop(table.name.lower()).close()
         shutil.rmtree(table.directory, ignore_errors=True)
+
+    def feeders(self) -> Mapping[str, TableFeeder]:
+        """The feeders by the names of their tables."""
+        return {feeder.table.name: feeder for feeder in self._feeders.values()}
 
     def store(self, table: Table) -> TableStore:
         return self._stores[table.name.lower()]
@@ -117,6 +147,9 @@ class Tables:
         return self.store(change.table).commit(_statement(change, read_rows), at=change.at, mark=mark)
 
     def close(self) -> None:
+        for feeder in self._feeders.values():
+            feeder.stop()
+        self._feeders = {}
         for store in self._stores.values():
             store.close()
         self._stores = {}

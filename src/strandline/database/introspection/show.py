@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from strandline.connectors.sinks import Sink
+from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
@@ -42,15 +44,23 @@ def show_streams(catalog: Catalog) -> TextTable:
     return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
-def show_tables(catalog: Catalog, row_counts: Mapping[str, int]) -> TextTable:
-    """Every table: its kind, its columns, its primary key, and how many rows it has."""
+def show_tables(
+    catalog: Catalog, row_counts: Mapping[str, int], feeders: Mapping[str, TableFeeder] = MappingProxyType({})
+) -> TextTable:
+    """Every table: its kind, its columns, its primary key, how many rows it has and, where it has a source, whether
+    that is read, and how many of its rows were rejected and late."""
     rows: list[tuple[object, ...]] = []
     for table in catalog:
         if isinstance(table, Table):
             key = ", ".join(table.key) or None
-            rows.append((table.name, show_table_kind(table), _columns(table), key, row_counts.get(table.name)))
-    text = pa.string()
-    return TextTable.of({"name": text, "kind": text, "columns": text, "key": text, "rows": pa.int64()}, rows)
+            facts = (table.name, show_table_kind(table), _columns(table), key, row_counts.get(table.name))
+            feeder = feeders.get(table.name)
+            position = None if feeder is None else feeder.feed.position
+            counts = (None, None) if position is None else (position.rejected, position.late)
+            rows.append((*facts, None if feeder is None else feeder.state, *counts))
+    text, number = pa.string(), pa.int64()
+    kinds = {"name": text, "kind": text, "columns": text, "key": text, "rows": number}
+    return TextTable.of({**kinds, "source": text, "rejected": number, "late": number}, rows)
 
 
 def show_table_kind(table: Table) -> str:
@@ -161,7 +171,7 @@ def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
         return list(stream.queried_columns)
     if isinstance(stream, Table):
-        return list(stream.columns)
+        return list(stream.queried_columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 
 
