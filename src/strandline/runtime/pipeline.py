@@ -199,7 +199,7 @@ class RunningPipeline:
         for name, writer in self.writers.items():
             writer.prepare(resume_points[name])
             if isinstance(writer, StoredViewWriter):
-                writer.restore(self.results.buffers[name])
+                self.results.restore(name, writer, resume_points[name].batch)
 
     # ---- a batch -----------------------------------------------------------------------------------------------------
 

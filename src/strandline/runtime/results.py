@@ -9,6 +9,7 @@ from typing import TypeAlias
 import polars as pl
 import pyarrow as pa
 
+from strandline.connectors.sinks.stored_view import StoredViewWriter
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.metrics import PipelineMetrics
@@ -30,15 +31,23 @@ class PipelineResults:
         self.rejected: dict[str, list[pa.Table]] = {}
         self._metrics = metrics
         self._watermarks = metrics.watermarks()  # those of the checkpoint, at a restart
+        self._last_batches: dict[str, int] = {}  # that the buffers have
         self._lock = threading.Lock()
         self._indexing = threading.Lock()  # for readers of snapshots, which must not keep batches waiting
+
+    def restore(self, query: str, writer: StoredViewWriter, last_batch: int) -> None:
+        """Fill the buffer of a view with what an earlier run has stored, up to a batch."""
+        writer.restore(self.buffers[query])
+        self._last_batches[query] = last_batch
 
     def append(self, report: BatchReport) -> None:
         """Keep what a batch brought, and forget the oldest of what has become too long."""
         with self._lock:
             begins, self._watermarks = self._watermarks, self._metrics.watermarks()
             for name, buffer in self.buffers.items():
-                buffer.add(report.results.get(name, ()), begins[name])
+                if report.batch > self._last_batches.get(name, -1):  # one that is repeated has the same rows
+                    buffer.add(report.results.get(name, ()), begins[name])
+                self._last_batches[name] = report.batch
             for kept, new in ((self.late, report.late), (self.rejected, report.rejected)):
                 for stream, tables in new.items():
                     kept.setdefault(stream, []).extend(tables)

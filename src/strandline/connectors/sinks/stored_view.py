@@ -91,10 +91,8 @@ class StoredViewWriter(SinkWriter):
             self._read(file, buffer)
 
     def write(self, sink_batch: SinkBatch) -> None:
-        if not sink_batch.table.num_rows:
-            return
-        if self._files and self._files[-1].last >= sink_batch.batch:  # the batch runs once more
-            self._files.pop().path.unlink()
+        if not sink_batch.table.num_rows or (self._files and self._files[-1].last >= sink_batch.batch):
+            return  # a batch that runs once more has the same rows
         self._merge(sink_batch.begin)  # the files before this batch, which the checkpoint has recorded
         chunk = concat_results([sink_batch.table], self._columns).combine_chunks()
         self._write(sink_batch.batch, BEFORE_ALL, [chunk], [sink_batch.begin])
