@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeGuard
 
 import numpy as np
 import polars as pl
@@ -20,12 +20,13 @@ from strandline.core.types import Column
 from strandline.database.run_in_memory import run_in_memory
 from strandline.logical.catalog import BaseStream, ConnectorCall
 from strandline.logical.expressions import Expression, SortKey
-from strandline.logical.plan import Filter, Map, Plan, Scan, TopRows
+from strandline.logical.plan import Aggregate, Filter, Map, Plan, Scan, TopRows
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, transform_up, walk, with_sources
 from strandline.planner.stages import optimize
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import FROM, UNTIL, gather
+from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.ranking import order_levels
 from strandline.runtime.result import to_result
 
@@ -82,7 +83,7 @@ class _Snapshot:
         return self._local_rows(plan) if _is_local(plan) else self._computed_rows(plan)
 
     def _local_rows(self, plan: Plan) -> pl.DataFrame:
-        """Filters and projections over the rows of a single relation."""
+        """Filters, projections and the number of rows of a single relation."""
         match plan:
             case Scan():
                 return self._scanned(plan, None)
@@ -93,6 +94,10 @@ class _Snapshot:
             case Map(outputs, source):
                 values = [(column.id, value) for column, value in outputs]
                 return evaluate_columns(self._local_rows(source), values, keep=(FROM,))
+            case Aggregate(_, aggregates, source):  # COUNT(*) of all rows
+                height = self._local_rows(source).height
+                counts = {column.id: pl.Series([height], dtype=polars_type(column.type)) for column, _ in aggregates}
+                return pl.DataFrame({**counts, FROM: pl.Series([NOW], dtype=pl.Int64)})
         raise AssertionError("it has been seen to be local")
 
     def _scanned(self, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
@@ -141,6 +146,15 @@ def _at_one_instant(plan: Plan) -> Plan:
 
 
 def _is_local(plan: Plan) -> bool:
-    while isinstance(plan, Filter | Map):
+    while isinstance(plan, Filter | Map) or _counts_rows(plan):
         plan = plan.source
     return isinstance(plan, Scan)
+
+
+def _counts_rows(plan: Plan) -> TypeGuard[Aggregate]:
+    """True for COUNT(*) without GROUP BY: of a frame it is known."""
+    match plan:
+        case Aggregate((), aggregates):
+            counts = [call.function == "count" and call.argument is None for _, call in aggregates]
+            return bool(counts) and all(counts)
+    return False
