@@ -35,6 +35,17 @@ class CommittedChange:
     position: int
     repeated: bool = False
 
+    def __str__(self) -> str:
+        """`2 rows inserted, 1 deleted`: an update is both."""
+        if self.repeated:
+            return "nothing changed: the statement was executed before"
+        counts = [(count, word) for count, word in ((self.inserted, "inserted"), (self.deleted, "deleted")) if count]
+        if not counts:
+            return "nothing changed"
+        (first, word), *more = counts
+        begin = f"{first:,} row{'' if first == 1 else 's'} {word}"
+        return ", ".join([begin, *(f"{count:,} {other}" for count, other in more)])
+
 
 @dataclass(slots=True, eq=False)
 class CommitRequest:
