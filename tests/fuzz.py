@@ -147,7 +147,7 @@ def normalised(plan: str) -> str:
 
 def script(asked: Question, streams: Iterable[Recorded]) -> str:
     """The question as a script of its own, which `strandline verify` takes, once it has `user_functions.py`."""
-    declared = []
+    declared: list[str] = []
     tables = {drawn.name: drawn.table for drawn in asked.tables}
     for each in streams:
         if each.stream.name in tables:

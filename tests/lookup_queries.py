@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from random import Random
 
 OF_TIME = ("[RANGE {} MICROSECONDS]", "[RANGE {} MICROSECONDS SLIDE {} MICROSECONDS]", "[RANGE UNBOUNDED]", "")
@@ -10,10 +11,11 @@ OF_SESSIONS = ("[SESSION {} MICROSECONDS]", "[PARTITION BY i SESSION {} MICROSEC
 
 
 class LookupQueries:
-    """Writes one query over the streams s0 and s1, the keyed table t and the table u without a key."""
+    """Writes one query over the streams s0 and s1, the keyed table t and the table u without a key. The rows of some
+    streams bring their `intervals`: they take no window."""
 
-    def __init__(self, dice: Random) -> None:
-        self.dice = dice
+    def __init__(self, dice: Random, intervals: Collection[str] = ()) -> None:
+        self.dice, self.intervals = dice, intervals
 
     def pick(self, *options: str) -> str:
         return self.dice.choice(options)
@@ -22,24 +24,26 @@ class LookupQueries:
         forms = self.dice.choice((OF_TIME, OF_TIME, OF_ROWS, OF_SESSIONS))
         return self.pick(*forms).format(self.dice.choice((1, 2, 3, 6, 9)), self.dice.randint(1, 4))
 
-    def stream(self) -> str:
-        return self.pick("s0", "s0", "s1")
+    def stream(self, alias: str) -> str:
+        """A stream in a window."""
+        name = self.pick("s0", "s0", "s1")
+        return f"{name} {'' if name in self.intervals else self.window()} {alias}"
 
     def source(self, alias: str) -> str:
         """A relation with the columns i, s and b."""
         [form] = self.dice.choices(("plain", "computed", "union", "windowed", "changes"), (8, 3, 3, 1, 1))
         if form == "plain":
-            return f"{self.stream()} {self.window()} {alias}"
+            return self.stream(alias)
         where = self.pick("", " WHERE y.i > 0", " WHERE y.s <> 'b'", " WHERE y.i + y.b < 3")
         if form == "computed":
             items = self.pick("y.i, y.s, y.b", "y.i + 1 AS i, y.s, y.b", "y.i, upper(y.s) AS s, y.i + y.b AS b")
-            return f"(SELECT {items} FROM {self.stream()} {self.window()} y{where}) AS {alias}"
+            return f"(SELECT {items} FROM {self.stream('y')}{where}) AS {alias}"
         if form == "union":
-            one, two = (f"SELECT y.i, y.s, y.b FROM {self.stream()} {self.window()} y" for _ in range(2))
+            one, two = (f"SELECT y.i, y.s, y.b FROM {self.stream('y')}" for _ in range(2))
             return f"({one}{where} UNION ALL {two}) AS {alias}"
-        if form == "windowed":
-            return f"(SELECT y.i, y.s, y.b FROM {self.stream()} AS y{where}) {self.window()} AS {alias}"
-        inner = f"SELECT y.i, MIN(y.s) AS s, COUNT(*) AS b FROM {self.stream()} [RANGE 4 MICROSECONDS] y GROUP BY y.i"
+        if form == "windowed" and not self.intervals:
+            return f"(SELECT y.i, y.s, y.b FROM {self.pick('s0', 's1')} AS y{where}) {self.window()} AS {alias}"
+        inner = f"SELECT y.i, MIN(y.s) AS s, COUNT(*) AS b FROM {self.stream('y')} GROUP BY y.i"
         return f"({self.pick('ISTREAM', 'DSTREAM')}({inner})) {self.window()} AS {alias}"
 
     def on(self, x: str, t: str) -> str:
@@ -51,7 +55,7 @@ class LookupQueries:
         source, table = self.source("x"), self.pick("t", "t", "u")
         form = self.dice.choice(("inner", "left", "comma", "first", "pairs", "then", "both", "semi", "anti", "two"))
         on = self.on("x", table)
-        window = self.pick(*OF_TIME, *OF_ROWS).format(self.dice.randint(1, 6), 1)
+        window = "" if "s1" in self.intervals else self.pick(*OF_TIME, *OF_ROWS).format(self.dice.randint(1, 6), 1)
         match form:
             case "inner" | "left":
                 return f"{source} {'LEFT ' if form == 'left' else ''}JOIN {table} ON {on}", f", {table}.v, {table}.w"

@@ -17,7 +17,7 @@ import user_functions as users
 from random_streams import stream
 from strandline.apps.verify.dataset import NameScope, QueryUnderTest
 from strandline.core.errors import BindError
-from strandline.logical.catalog import Catalog
+from strandline.logical.catalog import Catalog, TableKind
 from strandline.logical.tree import streams_read
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
@@ -623,7 +623,7 @@ def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
     for number in range(dice.randint(1, 2)):
         letters = dice.sample("ibmsoyd", dice.randint(1, 3))
         key = tuple(letters[: dice.randint(1, 2)]) if dice.random() < 0.5 else ()
-        kind = dice.choice(("changing",) * 5 + ("constant",))
+        kind: TableKind = "constant" if dice.random() < 1 / 6 else "changing"
         columns = {letter: LETTERS[letter] for letter in letters}
         tables.append(draw_table(dice, f"r{number}", columns, key=key, kind=kind, retroactive=dice.random() < 0.5))
     return tuple(tables)

@@ -67,4 +67,4 @@ def show(node: object) -> str:
 
 def said(node: ast.Node, field: str) -> object:
     value = getattr(node, field)
-    return None if field == "span" or value is None or value is False or value == () else value
+    return None if field in ("span", "clause") or value is None or value is False or value == () else value

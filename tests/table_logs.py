@@ -126,6 +126,10 @@ class Statements:
         return f"DELETE FROM {table.name}{self.where()}" if form == "delete" else f"TRUNCATE {table.name}"
 
 
+def _reads_nothing(*_: object) -> pl.DataFrame:
+    raise AssertionError("the statements have no query")
+
+
 def draw_table(
     dice: Random,
     name: str,
@@ -155,7 +159,7 @@ def draw_table(
             with suppress(StrandlineError):  # a key twice, say: nothing has changed
                 statement = parse_one(text)
                 assert isinstance(statement, ast.TableChange)
-                tables.change(bind_change(statement, catalog))
+                tables.change(bind_change(statement, catalog), _reads_nothing)
                 executed.append(text)
         log = pl.concat([pl.DataFrame(store.log_schema.empty_table()), *store.read(0, store.reach)], rechunk=True)
     finally:

@@ -116,7 +116,8 @@ def run(
     text = read_file(script)
     start_log(log, log_level)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
-    with _stoppable(), _connect(engine, allow, **options) as database:
+    tables = (checkpoint or out / ".strandline") / "tables"
+    with _stoppable(), _connect(engine, allow, tables=tables, **options) as database:
         statements = read_script(database, text)
         if statements.outputs:
             say("\n\n".join(statements.outputs) + "\n")

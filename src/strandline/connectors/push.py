@@ -10,11 +10,11 @@ from typing import Any
 from strandline.connectors.rows import to_table
 from strandline.connectors.sources.journal import Journal
 from strandline.core.durable import encode_name
-from strandline.core.errors import SourceError
+from strandline.core.errors import CheckpointError, SourceError
 from strandline.core.lease import Lease
 from strandline.core.temporal import Instant
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import BaseStream, ConnectorCall, Stream
+from strandline.logical.catalog import BaseStream, ConnectorCall, Stream, Table
 
 
 class PushStreams:
@@ -35,7 +35,9 @@ class PushStreams:
         return replace(stream, source=ConnectorCall("events", (str(self._directory / encode_name(stream.name)),)))
 
     def append(self, stream: Stream, rows: Any) -> int:
-        """Append rows to a stream; they are on disk when this returns. Returns their number."""
+        """Append rows to a stream, or to the source of a table; they are on disk when this returns. Returns their
+        number."""
+        stream = _with_events(stream)
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
         table = to_table(rows, [name for name, _ in stream.columns], lambda what: _unfit(stream, what))
@@ -43,10 +45,10 @@ class PushStreams:
         return int(table.num_rows)
 
     def advance(self, stream: Stream, until: Instant) -> None:
-        self._journal(stream).promise(until)
+        self._journal(_with_events(stream)).promise(until)
 
     def end(self, stream: Stream) -> None:
-        self._journal(stream).close()
+        self._journal(_with_events(stream)).close()
 
     def _journal(self, stream: Stream) -> Journal:
         if not isinstance(stream, BaseStream) or stream.source.function != "events":
@@ -57,7 +59,7 @@ class PushStreams:
             )
         if stream.name not in self._journals:
             directory = Path(str(stream.source.arguments[0])).absolute()
-            lease = Lease.acquire(directory)
+            lease = _acquire(stream, directory)
             journal = Journal(directory)
             try:
                 journal.refresh()
@@ -82,6 +84,24 @@ class PushStreams:
         if self._is_temporary and self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
+
+
+def _acquire(stream: BaseStream, directory: Path) -> Lease:
+    try:
+        return Lease.acquire(directory)
+    except CheckpointError as error:
+        if error.code != "checkpoint-busy":
+            raise
+        raise CheckpointError(
+            f'another process is writing to stream "{stream.name}" in {directory}',
+            code="checkpoint-busy",
+            detail=error.detail,
+            hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
+        ) from None
+
+
+def _with_events(stream: Stream) -> Stream:
+    return stream.origin if isinstance(stream, Table) and stream.source is not None else stream
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

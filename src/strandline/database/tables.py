@@ -7,11 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias, assert_never
 
 import polars as pl
 
 from strandline.connectors.tables import statements
+from strandline.connectors.tables.declaration import is_declared
+from strandline.connectors.tables.feeds.feeder import TableFeeder
+from strandline.connectors.tables.feeds.registry import feed_class
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.connectors.tables.rows import conform_rows
 from strandline.connectors.tables.statements import (
@@ -25,12 +28,12 @@ from strandline.connectors.tables.statements import (
 )
 from strandline.connectors.tables.store import TableStore, open_table
 from strandline.core.durable import encode_name
-from strandline.core.errors import CatalogError, QueryError
+from strandline.core.errors import CatalogError, QueryError, Span
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import FOREVER, OPEN, instant
 from strandline.core.temporary import temporary_directory
 from strandline.core.types import Column
-from strandline.database.at_once import answer_at_once
+from strandline.database.at_once import ReadRows, execute_at_once
 from strandline.logical.catalog import BaseStream, Catalog, Table
 from strandline.logical.expressions import ColumnRef, Expression, substitute
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
@@ -50,6 +53,9 @@ from strandline.sql.binder.dml import (
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
 
 
+FIRST_ROWS: Final = "CREATE TABLE AS"  # the mark of the rows that a table was created with
+
+
 class Tables:
     """The stores of tables: in `directory`, where they outlive the program, or in a temporary one."""
 
@@ -58,19 +64,63 @@ class Tables:
         self._directory = directory
         self._is_temporary = directory is None
         self._stores: dict[str, TableStore] = {}  # by folded name
+        self._feeders: dict[str, TableFeeder] = {}
 
-    def create(self, table: Table) -> Table:
-        """Open the log of a table, which may have rows of an earlier run; returns the table with its directory."""
+    def create(self, table: Table, span: Span | None = None) -> Table:
+        """Open the log of a table, which may have rows of an earlier run, and load what its source has; returns the
+        table with its directory."""
         if self._directory is None:
             self._directory = temporary_directory("tables")
-        table = replace(table, directory=str(self._directory / encode_name(table.name.lower())))
-        self._stores[table.name.lower()] = open_table(table)
+        path = self._directory / encode_name(table.name.lower())
+        table = replace(table, directory=str(path))
+        is_new = not is_declared(path)
+        if table.source is not None and table.feed is None and is_new:
+            feed_class(table.source).check(table, span)
+        store = open_table(table)
+        try:
+            if table.source is not None:
+                self._feed(table, store)
+        except BaseException:
+            store.close()
+            if is_new:
+                shutil.rmtree(path, ignore_errors=True)
+            raise
+        self._stores[table.name.lower()] = store
         return table
+
+    def _feed(self, table: Table, store: TableStore) -> None:
+        assert table.source is not None
+        feeder = TableFeeder(feed_class(table.source)(table, store))
+        feeder.start()
+        self._feeders[table.name.lower()] = feeder
+
+    def open(self, table: Table) -> None:
+        """Open the log of a table, which this process may have open already."""
+        self._stores[table.name.lower()] = open_table(table)
+
+    def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
+        """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
+        rows = _statement(insertion, read_rows)  # before there is anything to be undone
+        table = self.create(insertion.table)
+        store = self.store(table)
+        is_new = not store.reach
+        try:
+            return table, store.commit(rows, mark=FIRST_ROWS)
+        except BaseException:
+            if is_new:
+                self.drop(table)
+            raise
 
     def drop(self, table: Table) -> None:
         """Remove a table with its log."""
+        if (feeder := self._feeders.pop(table.name.lower(), None)) is not None:
+            feeder.stop()
         self._stores.pop(table.name.lower()).close()
         shutil.rmtree(table.directory, ignore_errors=True)
+
+    def feeders(self) -> Mapping[str, TableFeeder]:
+        """The feeders by the names of their tables."""
+        return {feeder.table.name: feeder for feeder in self._feeders.values()}
 
     def store(self, table: Table) -> TableStore:
         return self._stores[table.name.lower()]
@@ -91,17 +141,15 @@ class Tables:
     def row_counts(self) -> dict[str, int]:
         return {store.table.name: store.row_count for store in self._stores.values()}
 
-    def change(self, change: BoundChange, mark: str | None = None) -> CommittedChange:
-        """Commit a statement; `mark` names one of a script, which has an effect once however often the script runs."""
-        return self.store(change.table).commit(self._statement(change), at=change.at, mark=mark)
-
-    def read_rows(self, name: str) -> pl.DataFrame:
-        """The present rows of a table."""
-        table = self._catalog.get(name)
-        assert isinstance(table, Table), "only tables have rows"
-        return self.store(table).content().select([column for column, _ in table.columns])
+    def change(self, change: BoundChange, read_rows: ReadRows, mark: str | None = None) -> CommittedChange:
+        """Commit a statement, whose query reads relations by `read_rows`; `mark` names one of a script, which has an
+        effect once however often the script runs."""
+        return self.store(change.table).commit(_statement(change, read_rows), at=change.at, mark=mark)
 
     def close(self) -> None:
+        for feeder in self._feeders.values():
+            feeder.stop()
+        self._feeders = {}
         for store in self._stores.values():
             store.close()
         self._stores = {}
@@ -109,59 +157,69 @@ class Tables:
             shutil.rmtree(self._directory, ignore_errors=True)
             self._directory = None
 
-    # ---- statements --------------------------------------------------------------------------------------------------
 
-    def _statement(self, change: BoundChange) -> TableStatement:
-        match change:
-            case BoundInsert():
-                return self._insertion(change)
-            case BoundUpdate(_, assignments, predicate):
-                return UpdateRows(_pairs(assignments), predicate)
-            case BoundDelete(_, predicate):
-                return DeleteRows(predicate)
-            case BoundMerge():
-                return self._merge(change)
-            case _:
-                assert_never(change)
+# ---- statements ------------------------------------------------------------------------------------------------------
 
-    def _insertion(self, change: BoundInsert) -> InsertRows:
-        rows = change.rows if change.source is None else self._assigned_rows(change.source, change.values, change.table)
-        assert rows is not None, "an insertion has constant rows or a query"
-        conflict = change.conflict
-        if conflict is None:
-            return InsertRows(rows)
-        if conflict.kind == "ignore":
-            return InsertRows(rows, "ignore")
-        columns = change.table.columns
-        references = {f"{EXCLUDED}.{name}": ColumnRef(statements.incoming(name), kind) for name, kind in columns}
-        assignments = tuple((item.column, substitute(item.value, references)) for item in conflict.assignments)
-        return InsertRows(rows, "update", assignments, _substituted(conflict.predicate, references))
 
-    def _merge(self, change: BoundMerge) -> MergeRows:
-        references = {c.id: ColumnRef(statements.incoming(c.name), c.type) for c in change.source.columns}
-        branches = tuple(
-            MergeBranch(
-                action.kind != "insert",
-                action.kind,
-                tuple((item.column, substitute(item.value, references)) for item in action.assignments),
-                _substituted(action.condition, references),
-            )
-            for action in change.actions
+def _statement(change: BoundChange, read_rows: ReadRows) -> TableStatement:
+    match change:
+        case BoundInsert():
+            return _insertion(change, read_rows)
+        case BoundUpdate(_, assignments, predicate):
+            return UpdateRows(_pairs(assignments), predicate)
+        case BoundDelete(_, predicate):
+            return DeleteRows(predicate)
+        case BoundMerge():
+            return _merge(change, read_rows)
+        case _:
+            assert_never(change)
+
+
+def _insertion(change: BoundInsert, read_rows: ReadRows) -> InsertRows:
+    rows = (
+        change.rows if change.source is None else _assigned_rows(change.source, change.values, change.table, read_rows)
+    )
+    assert rows is not None, "an insertion has constant rows or a query"
+    conflict = change.conflict
+    if conflict is None:
+        return InsertRows(rows)
+    if conflict.kind == "ignore":
+        return InsertRows(rows, "ignore")
+    columns = change.table.columns
+    references = {f"{EXCLUDED}.{name}": ColumnRef(statements.incoming(name), kind) for name, kind in columns}
+    assignments = tuple((item.column, substitute(item.value, references)) for item in conflict.assignments)
+    return InsertRows(rows, "update", assignments, _substituted(conflict.predicate, references))
+
+
+def _merge(change: BoundMerge, read_rows: ReadRows) -> MergeRows:
+    references = {c.id: ColumnRef(statements.incoming(c.name), c.type) for c in change.source.columns}
+    branches = tuple(
+        MergeBranch(
+            action.kind != "insert",
+            action.kind,
+            tuple((item.column, substitute(item.value, references)) for item in action.assignments),
+            _substituted(action.condition, references),
         )
-        rows = self._source_rows(change.source).rename({c.id: c.name for c in change.source.columns})
-        return MergeRows(rows, substitute(change.condition, references), branches)
+        for action in change.actions
+    )
+    rows = _source_rows(change.source, read_rows).rename({c.id: c.name for c in change.source.columns})
+    return MergeRows(rows, substitute(change.condition, references), branches)
 
-    def _source_rows(self, source: BoundSource) -> pl.DataFrame:
-        """The result of the query of a statement, now, under the ids that the statement uses."""
-        rows = answer_at_once(source.plan, self.read_rows)
-        return rows.select(pl.col(old).alias(new.id) for old, new in zip(rows.columns, source.columns, strict=True))
 
-    def _assigned_rows(self, source: BoundSource, values: tuple[Assignment, ...], table: Table) -> pl.DataFrame:
-        rows = self._source_rows(source)
-        for item in values:
-            if item.unfit is not None and (bad := filter_frame(rows, item.unfit)).height:
-                raise _unfit(table, item.column, bad)
-        return evaluate_columns(rows, list(_pairs(values)))
+def _source_rows(source: BoundSource, read_rows: ReadRows) -> pl.DataFrame:
+    """The result of the query of a statement, now, under the ids that the statement uses."""
+    rows = execute_at_once(source.plan, read_rows)
+    return rows.select(pl.col(old).alias(new.id) for old, new in zip(rows.columns, source.columns, strict=True))
+
+
+def _assigned_rows(
+    source: BoundSource, values: tuple[Assignment, ...], table: Table, read_rows: ReadRows
+) -> pl.DataFrame:
+    rows = _source_rows(source, read_rows)
+    for item in values:
+        if item.unfit is not None and (bad := filter_frame(rows, item.unfit)).height:
+            raise _unfit(table, item.column, bad)
+    return evaluate_columns(rows, list(_pairs(values)))
 
 
 def _pairs(assignments: tuple[Assignment, ...]) -> tuple[tuple[str, Expression], ...]:
@@ -230,3 +288,21 @@ class TableHandle:
                 code="no-key",
                 hint="Declare one: CREATE TABLE … (…, PRIMARY KEY (column)), or use insert.",
             )
+
+
+def compose_update(table: str, assignments: Mapping[str, str], where: str | None) -> str:
+    """UPDATE with values as expressions of the language, by column."""
+    items = ", ".join(f"{_quoted(name)} = ({value}\n)" for name, value in assignments.items())
+    return f"UPDATE {_quoted(table)} SET {items}{_condition(where)}"
+
+
+def compose_delete(table: str, where: str | None) -> str:
+    return f"DELETE FROM {_quoted(table)}{_condition(where)}"
+
+
+def _condition(where: str | None) -> str:
+    return "" if where is None else f" WHERE ({where}\n)"  # a comment at its end ends with the line
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

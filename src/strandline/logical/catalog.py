@@ -71,6 +71,7 @@ class StreamStatistics:
 
     Rows per second, distinct values by column; of rows that bring their intervals the mean length in seconds; the
     measured selectivities of filters over the stream, by their text. `steady` if rows come at constant distances.
+    `batch_seconds` is by how much stream time a batch advances.
     """
 
     rate: float | None = None
@@ -78,6 +79,7 @@ class StreamStatistics:
     length: float | None = None
     selectivities: Mapping[str, float] = field(default_factory=dict)
     steady: bool = False
+    batch_seconds: float | None = None
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
         """These statistics, completed from the other."""
@@ -87,6 +89,7 @@ class StreamStatistics:
             self.length or other.length,
             {**other.selectivities, **self.selectivities},
             self.steady or other.steady,
+            self.batch_seconds or other.batch_seconds,
         )
 
 
@@ -106,6 +109,8 @@ class BadInputPolicy:
             return f"stop after {self.most_share * 100:g} percent"
         return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
 
+
+_INTERVAL: Final = ("valid_from", "valid_until")  # every row has them
 
 # changing: by statements or a feed, in recorded time; constant: frozen when a query starts; temporal: with periods.
 TableKind: TypeAlias = Literal["changing", "constant", "temporal"]
@@ -186,8 +191,10 @@ class DerivedStream:
 class Table:
     """A table: a history of changes in recorded time, whose content at t queries see at t (docs/decisions/0027).
 
-    It is changed by statements, or has a `source`. With a `time_column` changes take effect at the time of their row;
-    a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log lies.
+    It is changed by statements, or has a `source`; of a change feed `columns` are without the operation and the time.
+    `feed` brings the rows of an object of this process. With a `time_column` changes take effect at the time of their
+    row; a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log
+    lies.
     """
 
     word: ClassVar[str] = "table"
@@ -204,11 +211,43 @@ class Table:
     changes: ChangeFeed | None = None
     keep_us: int | None = None
     directory: str = ""
+    source_columns: tuple[tuple[str, Type], ...] = ()  # of its source, where the rows of that have further ones
+    feed: Feed | None = field(default=None, compare=False, repr=False)
 
     @property
     def input(self) -> BaseStream:
         """The stream of its changes, as pipelines read it."""
-        return BaseStream(self.name, self.columns, ConnectorCall("table", (self.directory,)), None, table=self.kind)
+        call, start, end = ConnectorCall("table", (self.directory,)), self.time_column, self.end_column
+        if self.kind != "temporal":
+            start = end = None
+        return BaseStream(self.name, self.columns, call, start, end_column=end, table=self.kind)
+
+    @property
+    def origin(self) -> BaseStream:
+        """The stream of the rows of its source."""
+        assert self.source is not None, "statements change the table"
+        return BaseStream(
+            self.name,
+            self.source_columns or self.columns,
+            self.source,
+            self.time_column,
+            self.disorder_us,
+            self.idle_after_us,
+            self.end_column,
+            feed=self.feed,
+            changes=self.changes,
+        )
+
+    @property
+    def unique_key(self) -> tuple[str, ...]:
+        """The columns in which rows differ. Those of a temporal table may be equal in the key at different times."""
+        return () if self.kind == "temporal" else self.key
+
+    @property
+    def queried_columns(self) -> tuple[tuple[str, Type], ...]:
+        """Columns that queries see. Times that are named like the interval of a row are that interval."""
+        hidden = [name for name in (self.time_column, self.end_column) if name and name.lower() in _INTERVAL]
+        return tuple(column for column in self.columns if column[0] not in hidden)
 
     def column_type(self, name: str) -> Type:
         return dict(self.columns)[name]

@@ -7,7 +7,7 @@ ids that are unique in the whole plan, so that a rule can move an operator witho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from strandline.core.errors import Span
 from strandline.core.temporal import Instant
@@ -104,9 +104,15 @@ class Changes:
     source: Plan
 
 
+ALL_ROWS: Final = 10**9  # the limit of what is only put into an order
+
+
 @dataclass(frozen=True, slots=True)
 class TopRows:
-    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them."""
+    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them.
+
+    A statement that is executed at once may have one without an order at its top: any `limit` rows.
+    """
 
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]

@@ -313,6 +313,17 @@ def changing_share(below: StreamProfile, keys: tuple[str, ...], aggregates: logi
     return 1.0
 
 
+def counted(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
+    """Duplicate elimination by counting: a payload is one element from its first copy to its last. One that comes finds
+    no copy with the chance e^-kL, if payloads come at random, k per second each, and last L."""
+    if not below.rate or not below.length or below.length >= LONGEST:
+        return unique(below, columns)
+    payloads = groups_of(below, columns)
+    copies = min(below.valid / payloads, 50.0)
+    rate = below.rate * math.exp(-copies)
+    return replace(below, rate=rate, length=min(-payloads * math.expm1(-copies) / rate, LONGEST), burst=1.0)
+
+
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
     """(22.5), where payloads come at random, k per second each: an element is sent where its payload appears, and where
     the last one sent ends, as far as the elements reach that have come by then.

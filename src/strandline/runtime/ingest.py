@@ -122,6 +122,8 @@ def _ingest_table(
             out.count(fragment, runner)
     watermark = FOREVER if after.ended else max(status.watermark, after.arrived)
     low = min(status.low, ALWAYS if after.base > 0 else after.arrived)
+    if source.stream.table == "temporal":  # time begins with the first of its rows
+        low = min(status.low, int(times(rows, FROM).min(initial=FOREVER)))
     status = replace(status, rows=status.rows + count, read=status.read + count, low=low, watermark=watermark)
     return _report(pipeline, replace(status, ended=after.ended), split, out)
 

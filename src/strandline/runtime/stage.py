@@ -73,8 +73,8 @@ def operator_for(node: Node) -> Operator:
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
             return stateless.AlignTimeOperator(granule_us)
-        case physical.ChangeStream(change, source):
-            return ChangeStreamOperator(change, physical.schema(source))
+        case physical.ChangeStream(change, source, input_form):
+            return ChangeStreamOperator(change, physical.schema(source), input_form)
         case physical.InsertStream():
             return stateless.InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):

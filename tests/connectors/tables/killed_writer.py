@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from pathlib import Path
 
 from table_model import frame, table_in
@@ -40,6 +41,7 @@ def promise(store: TableStore) -> None:
     while True:
         reach, promised = store.promise(0)
         say(f"promise {reach} {promised}")
+        time.sleep(0.002)
 
 
 def main(directory: str, *values: str) -> None:

@@ -159,7 +159,8 @@ class TableModel:
                 for place, old in enumerate(self.rows)
                 if evaluate(statement.condition, _named(old) | source) is True
             ]
-            for place in matches or [None]:
+            places: list[int] | list[None] = matches or [None]
+            for place in places:
                 values = source if place is None else _named(self.rows[place]) | source
                 for branch in statement.branches:
                     if branch.is_matched != (place is not None):

@@ -26,14 +26,18 @@ KILLS = 200 if LONG else 30
 def run_and_kill(directory: Path, values: list[int], seconds: float) -> list[list[str]]:
     """What the writer said before it was killed, the last line of it perhaps half."""
     command = [sys.executable, str(HERE / "killed_writer.py"), str(directory), *map(str, values)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=HERE)
-    assert process.stdout is not None and process.stderr is not None
-    first = process.stdout.readline()
+    said = directory.with_name("said")  # a file: a pipe would be full at some time, and the writer would wait
+    with open(said, "w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE, text=True, cwd=HERE)
+    while "done" not in said.read_text() and process.poll() is None:
+        time.sleep(0.01)
     time.sleep(seconds)
+    assert process.stderr is not None
     assert process.poll() is None, process.stderr.read()
     kill_tree(process)
-    said = first + process.communicate()[0]
-    return [line.split() for line in said.splitlines(keepends=True) if line.endswith("\n")]
+    process.wait()
+    process.stderr.close()
+    return [line.split() for line in said.read_text().splitlines(keepends=True) if line.endswith("\n")]
 
 
 def check_after_kill(store: TableStore, values: list[int], said: list[list[str]]) -> list[int]:

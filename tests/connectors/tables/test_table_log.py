@@ -20,6 +20,7 @@ from strandline.connectors.tables.blocks import log_schema
 from strandline.connectors.tables.log import LogReader, segment_starts
 from strandline.connectors.tables.statements import DeleteRows, InsertRows
 from strandline.connectors.tables.store import open_table
+from strandline.core import durable
 from strandline.core.errors import StrandlineError
 from strandline.core.types import BIGINT, VARCHAR
 from strandline.logical.catalog import Table
@@ -121,6 +122,9 @@ def test_what_follows_the_head_counts_if_it_is_whole(tmp_path: Path) -> None:
         fill(tmp_path / "copy", 1, first=5)  # goes on behind the last whole block
         assert content(tmp_path / "copy") == expected
         shutil.rmtree(tmp_path / "copy")
+    shutil.copytree(tmp_path / "before", tmp_path / "copy")
+    (tmp_path / "copy" / name).write_bytes(data[:-200] + bytes(200))  # its length was on disk, its end was not
+    assert len(content(tmp_path / "copy")) == 5
     (tmp_path / "before" / name).write_bytes(data)
     assert content(tmp_path / "before") == expected
 
@@ -128,7 +132,7 @@ def test_what_follows_the_head_counts_if_it_is_whole(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_table_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_table(table_in(tmp_path / "t"), Hand())
     store.commit(InsertRows(frame((1, 1, "a"))))
-    written = table_log.write_all
+    written = durable.write_all
 
     def write_half(file: int, data: bytes | bytearray | memoryview) -> None:
         written(file, memoryview(data)[: len(data) // 2])

@@ -34,6 +34,7 @@ from strandline.connectors.tables import content as table_content
 from strandline.connectors.tables import groups
 from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.statements import (
+    Assignments,
     DeleteRows,
     InsertRows,
     MergeBranch,
@@ -44,7 +45,8 @@ from strandline.connectors.tables.statements import (
 )
 from strandline.connectors.tables.store import open_table
 from strandline.core.errors import StrandlineError
-from strandline.core.types import BOOLEAN
+from strandline.core.types import BIGINT, BOOLEAN, TIMESTAMP
+from strandline.logical.catalog import Table
 from strandline.logical.expressions import Expression
 from support import LONG
 
@@ -73,6 +75,18 @@ def draw_predicate(draw: Random) -> Expression | None:
     )
 
 
+UPSERTS: tuple[Assignments, ...] = (
+    (("v", plus(V, NEW_V)),),
+    (("s", NEW_S), ("v", K)),
+    (("k", plus(K, number(1))),),
+)
+UPDATES: tuple[Assignments, ...] = (
+    (("v", plus(V, number(1))),),
+    (("s", text("z")), ("v", K)),
+    (("k", plus(K, number(1))),),
+)
+
+
 def draw_statement(draw: Random) -> TableStatement:
     match draw.randrange(10):
         case 0 | 1:
@@ -82,16 +96,10 @@ def draw_statement(draw: Random) -> TableStatement:
         case 3 | 4:
             return InsertRows(draw_rows(draw), "update")
         case 5:
-            assignments = draw.choice(
-                [(("v", plus(V, NEW_V)),), (("s", NEW_S), ("v", K)), (("k", plus(K, number(1))),)]
-            )
             condition = draw.choice([None, call("<", V, NEW_V)])
-            return InsertRows(draw_rows(draw), "update", assignments, condition)
+            return InsertRows(draw_rows(draw), "update", draw.choice(UPSERTS), condition)
         case 6:
-            assignments = draw.choice(
-                [(("v", plus(V, number(1))),), (("s", text("z")), ("v", K)), (("k", plus(K, number(1))),)]
-            )
-            return UpdateRows(assignments, draw_predicate(draw))
+            return UpdateRows(draw.choice(UPDATES), draw_predicate(draw))
         case 7:
             predicate = draw_predicate(draw)
             return DeleteRows(predicate if predicate is not None or draw.random() < 0.1 else equal(K, number(3)))
@@ -238,4 +246,30 @@ def test_keys_with_equal_hashes_are_different_rows(tmp_path: Path, monkeypatch: 
     store.commit(DeleteRows(equal(S, text("key 8"))))
     assert store.find(pl.DataFrame({"s": ["key 7", "key 8", "key 99"]})).select("v").rows() == [(70,), (99,)]
     assert store.row_count == 40
+    store.close()
+
+
+def test_rows_of_a_temporal_table_may_share_a_key_at_different_times(tmp_path: Path) -> None:
+    columns = (("k", BIGINT), ("a", TIMESTAMP), ("b", TIMESTAMP))
+    table = Table("t", columns, ("k",), "temporal", time_column="a", end_column="b", directory=str(tmp_path / "t"))
+
+    def rows(*periods: tuple[int, int, int | None]) -> pl.DataFrame:
+        schema = {"k": pl.Int64(), "a": pl.Int64(), "b": pl.Int64()}
+        frame = pl.DataFrame(list(periods), schema=schema, orient="row")
+        return frame.with_columns(pl.col("a", "b").cast(pl.Datetime("us")))
+
+    store = open_table(table)
+    store.commit(InsertRows(rows((1, 0, 10), (1, 10, 20), (2, 5, None))))
+    for refused in (rows((1, 9, 11)), rows((2, 100, 101)), rows((3, 0, 5), (3, 4, 6)), rows((1, -5, 100))):
+        with pytest.raises(StrandlineError) as error:
+            store.commit(InsertRows(refused))
+        assert error.value.code == "duplicate-key"
+    store.commit(InsertRows(rows((1, 20, 30), (2, 0, 5), (3, 0, 1), (3, 1, 2))))
+    with pytest.raises(StrandlineError) as error:
+        store.commit(ReplaceContent(rows((1, 0, 10), (1, 5, 7))))
+    assert error.value.code == "duplicate-key"
+    with pytest.raises(StrandlineError) as error:
+        store.commit(InsertRows(rows((9, 0, 1)), "update"))
+    assert error.value.code == "not-supported"
+    assert store.row_count == 7
     store.close()

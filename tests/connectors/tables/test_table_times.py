@@ -58,7 +58,7 @@ def test_a_given_time_is_refused_before_the_last_change_and_before_a_promise(tmp
         store.commit(InsertRows(frame((3, 1, None))), at=LATEST)
     assert store.commit(InsertRows(frame((3, 1, None))), at=2000).at == 2000
     (log,) = store.read(0, store.reach)
-    assert log.get_column("@given").to_list() == [True, True, True]
+    assert log.get_column("@since").to_list() == [1000, 1000, 2000]
     store.close()
 
 

@@ -29,6 +29,7 @@ from rich.console import Console
 import strandline
 from strandline.apps.bench.changes import report_changes, run_changes
 from strandline.apps.bench.costs import report_costs, run_costs
+from strandline.apps.bench.forms import report_forms, run_forms
 from strandline.apps.bench.generated_streams import START
 from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark import nexmark, report_nexmark
@@ -439,6 +440,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "growth": (growth, report_sides),
     "operators": (run_operators, report_operators),
     "changes": (run_changes, report_changes),
+    "forms": (run_forms, report_forms),
     "costs": (run_costs, report_costs),
     "orders": (run_orders, report_orders),
     "shedding": (run_shedding, report_shedding),

@@ -103,6 +103,7 @@ class Translation:
                 same = kind == "RSTREAM"
                 return self.query(inner, ordered=ordered, timed=timed) if same else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
+                assert limit is not None, "the binder refuses an order of a continuous result"
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
                 inside = replace(self, name_scope=self.name_scope.inside(query))

@@ -13,9 +13,8 @@ from strandline.connectors.tables.blocks import ID, SINCE
 from strandline.connectors.tables.key_index import KeyIndex
 from strandline.logical.expressions import Expression, columns_of
 from strandline.runtime.expressions.compile import filter_frame
-from strandline.runtime.kernels.batch import FROM, Index, Mask, gather
+from strandline.runtime.kernels.batch import FROM, Index, Mask, gather, pick
 from strandline.runtime.kernels.hashing import hash_rows, same_payloads
-from strandline.runtime.state.segments import pick
 
 CHUNK_ROWS: Final = 2**18  # a chunk is written again as a whole when half of it has ended
 _MERGED_AT_ONCE: Final = 16  # chunks of about the same size that become one

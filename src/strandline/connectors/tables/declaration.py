@@ -26,6 +26,11 @@ def describe(table: Table) -> dict[str, object]:
     }
 
 
+def is_declared(directory: Path) -> bool:
+    """True if a directory has a table."""
+    return (directory / DECLARATION).exists()
+
+
 def check_declaration(table: Table, directory: Path) -> str | None:
     """Compare a declaration with that of the directory. Returns the identity of the table, a name of its own; None if
     the directory has no table."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from strandline.core.errors import CatalogError, CheckpointError, QueryError, SourceError
+from strandline.core.errors import CatalogError, CheckpointError, QueryError, SourceError, StrandlineError
 from strandline.core.temporal import Instant, show_instant
 from strandline.logical.catalog import Table
 
@@ -61,6 +61,15 @@ def duplicate_key(table: Table, keys: pl.DataFrame, detail: str = "") -> QueryEr
     )
 
 
+def conflict_of_periods(table: Table) -> QueryError:
+    return QueryError(
+        f'cannot INSERT … ON CONFLICT into temporal table "{table.name}"',
+        code="not-supported",
+        detail="A key may be in several rows, whose periods do not overlap.",
+        hint="DELETE or UPDATE the rows of the key, or write MERGE.",
+    )
+
+
 def null_key(table: Table, column: str) -> QueryError:
     return QueryError(
         f'NULL in column "{column}" of the PRIMARY KEY of table "{table.name}"',
@@ -102,6 +111,25 @@ def no_longer_kept(table: Table, at: Instant, since: Instant) -> QueryError:
         code="no-longer-kept",
         detail=f"Its past is kept from {show_instant(since)} on.",
         hint="Ask for a later time, or declare the table with a longer KEEP.",
+    )
+
+
+def feed_failed(table: Table, failure: StrandlineError) -> SourceError:
+    return SourceError(
+        f'the source of table "{table.name}" has failed: {failure.message}',
+        code="feed-failed",
+        detail=failure.detail,
+        hint=f"{failure.hint or 'Fix the cause.'} Then open the database again; the table resumes where it stopped.",
+    )
+
+
+def endless_source(table: Table, seconds: float) -> SourceError:
+    assert table.source is not None, "it has a source"
+    return SourceError(
+        f'the source of {table.kind} table "{table.name}" does not end',
+        code="endless-source",
+        detail=f"{table.source.function}() has brought nothing for {seconds:.0f} seconds, and may go on.",
+        hint="Bound it, as with until => 'latest' or follow => false, or declare a table that changes.",
     )
 
 

@@ -12,13 +12,15 @@ import polars as pl
 
 from strandline.connectors.tables import errors
 from strandline.connectors.tables.blocks import ID, BlockFacts
+from strandline.connectors.tables.change_batch import ChangeBatch, stamp_batch
 from strandline.connectors.tables.content import RowChanges, TableContent, stack_rows
 from strandline.connectors.tables.log import TableLog
 from strandline.connectors.tables.stamping import StampedChanges, join_log_rows, stamp, stamp_several
 from strandline.connectors.tables.statements import InsertRows, TableStatement, evaluate
 from strandline.core.errors import StrandlineError
-from strandline.core.temporal import EARLIEST, LATEST, Instant
+from strandline.core.temporal import EARLIEST, LATEST, OPEN, Instant, show_instant
 from strandline.logical.catalog import Table
+from strandline.runtime.kernels.batch import UNTIL
 
 MOST_GROUP_ROWS: Final = 2**20  # a group ends with the statement that reaches so many changes
 _SMALL_ROWS: Final = 1000  # insertions of more rows are evaluated alone
@@ -36,22 +38,20 @@ class CommittedChange:
     repeated: bool = False
 
     def __str__(self) -> str:
-        """`2 rows inserted, 1 deleted`: an update is both."""
         if self.repeated:
             return "nothing changed: the statement was executed before"
-        counts = [(count, word) for count, word in ((self.inserted, "inserted"), (self.deleted, "deleted")) if count]
-        if not counts:
-            return "nothing changed"
-        (first, word), *more = counts
-        begin = f"{first:,} row{'' if first == 1 else 's'} {word}"
-        return ", ".join([begin, *(f"{count:,} {other}" for count, other in more)])
+        counts = {"inserted": self.inserted, "deleted": self.deleted}
+        if self.inserted == self.deleted:
+            counts = {"replaced": self.inserted}
+        parts = [f"{count:,} {'row' if count == 1 else 'rows'} {verb}" for verb, count in counts.items() if count]
+        return f"{', '.join(parts)} at {show_instant(self.at)}" if parts else "nothing changed"
 
 
 @dataclass(slots=True, eq=False)
 class CommitRequest:
     """A statement that waits to be committed, and what became of it."""
 
-    statement: TableStatement
+    statement: TableStatement | ChangeBatch
     at: Instant | None = None
     mark: str | None = None
     feed: str | None = None
@@ -123,10 +123,7 @@ class CommitGroup:
             self._evaluated.append((request, CommittedChange(0, 0, self.last, self.position, repeated=True)))
             return
         try:
-            at = self._instant(request.at)
-            changes = evaluate(request.statement, self.content, self.table)
-            since = self.since if request.at is None else at
-            stamped = stamp(changes, at, since, self.position)
+            stamped, at, since = self._stamp(request)
         except Exception as error:
             request.error = error
             request.done.set()
@@ -137,8 +134,23 @@ class CommitGroup:
             self.feed = request.feed
         self._take(stamped, at)
         self.since = since
-        counts = changes.inserted.height, changes.deleted.height
+        inserted = int((stamped.log_rows.get_column(UNTIL) == OPEN).sum())
+        counts = inserted, stamped.log_rows.height - inserted
         self._evaluated.append((request, CommittedChange(*counts, at, self.position)))
+
+    def _stamp(self, request: CommitRequest) -> tuple[StampedChanges, Instant, Instant]:
+        """The effect of a request, the instant of its last change, and the last given time after it."""
+        statement, is_given = request.statement, request.at is not None
+        if isinstance(statement, ChangeBatch):
+            is_given = statement.times is not None
+            # Later than all changes before: a row would end at the instant of its insertion.
+            earliest = max(self.last + 1, self.floor) if is_given else self._instant(None)
+            stamped, at = stamp_batch(statement, self.content, self.table, earliest, self.since, self.position)
+        else:
+            at = self._instant(request.at)
+            changes = evaluate(statement, self.content, self.table)
+            stamped = stamp(changes, at, at if is_given else self.since, self.position)
+        return stamped, at, at if is_given and stamped.log_rows.height else self.since
 
     def _instant(self, at: Instant | None) -> Instant:
         """The instant of a change: what was given, or by the clock, after every change and not before a promise."""

@@ -237,7 +237,7 @@ class TableLog:
         self._begin_segment(self.reach)
         if len(recent) < FEWEST_JOINED:
             return
-        rows = stack_rows([frame for frame, _ in recent if frame.height], {})
+        rows = stack_rows([frame.select(self.schema.names) for frame, _ in recent if frame.height], {})
         assert rows.height == self.reach - start, "the rows of a file are known as long as it grows"
         facts = join_facts([facts for _, facts in recent])
         body = blocks.encode_rows(rows, self.schema)

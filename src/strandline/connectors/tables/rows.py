@@ -26,7 +26,7 @@ def conform_rows(table: Table, rows: Any) -> pl.DataFrame:
     """Rows of Python, Arrow, Polars or pandas with the columns of a table in their declared types; an error if a value
     does not convert: a statement is there as a whole or not at all."""
     schema = payload_schema(table)
-    if isinstance(rows, pl.DataFrame) and has_schema(rows, schema):
+    if isinstance(rows, pl.DataFrame) and has_schema(rows, schema) and table.kind != "temporal":
         return rows
     arrow = to_table(rows, list(schema), lambda what: errors.unfit_rows(table, what))
     chunk = conform(pl.DataFrame(arrow), table.input, f"rows of {table.name}", 1)

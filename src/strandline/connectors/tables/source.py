@@ -13,6 +13,7 @@ from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.tables.bases import read_base
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
 from strandline.connectors.tables.log import LogReader, read_head
+from strandline.connectors.tables.periods import with_periods
 from strandline.connectors.tables.store import find_open_table
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
@@ -76,9 +77,11 @@ class TableSource(Source):
         return pl.concat(parts, rechunk=True)
 
     def _read_static(self, start: int, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:
-        """The rows among those inserted between two positions that are there at `base`: at all times."""
-        inserted, until = self._inserted(start, end, base, columns)
+        """The rows among those inserted between two positions that are there at `base`: always, or in their periods."""
+        inserted, until = self._inserted(start, end, base, columns | frozenset(self.stream.time_columns))
         rows = inserted.filter(pl.Series(until == OPEN)).drop(ID, SINCE, CEASED)
+        if self.stream.table == "temporal":
+            return with_periods(rows, self.stream)
         return rows.with_columns(pl.lit(ALWAYS, pl.Int64).alias(FROM), pl.lit(FOREVER, pl.Int64).alias(UNTIL))
 
     def read_live(self, end: int, base: int, columns: frozenset[str]) -> pl.DataFrame:

@@ -12,19 +12,19 @@ from typing import Literal, TypeAlias, assert_never
 import numpy as np
 import polars as pl
 
-from strandline.connectors.tables import errors
+from strandline.connectors.tables import errors, keys
 from strandline.connectors.tables.blocks import ID
 from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
+from strandline.connectors.tables.periods import check_periods
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
-from strandline.runtime.kernels.batch import Index, gather
+from strandline.runtime.kernels.batch import Index, gather, pick
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.state.segments import pick
 
 Assignments: TypeAlias = tuple[tuple[str, Expression], ...]
 
@@ -92,56 +92,29 @@ def incoming(column: str) -> str:
 
 def evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     """The effect of a statement on the content; an error, if the result would not satisfy the PRIMARY KEY."""
+    changes = _evaluate(statement, content, table)
+    if table.kind == "temporal":
+        check_periods(changes, content, table)
+    return changes
+
+
+def _evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     match statement:
         case InsertRows():
             return _insert(statement, content, table)
         case UpdateRows(assignments, predicate):
             rows = matching_rows(content, predicate)
             changes = RowChanges(_assigned(rows, assignments, content), rows)
-            is_key_assigned = any(name in table.key for name, _ in assignments)
-            return checked(changes, content, table) if is_key_assigned else changes
+            is_key_assigned = keys.is_assigned(table, assignments)
+            return keys.checked(changes, content, table) if is_key_assigned else changes
         case DeleteRows(predicate):
             return RowChanges(_no_rows(content), matching_rows(content, predicate))
         case MergeRows():
-            return checked(_merge(statement, content, table), content, table)
+            return keys.checked(_merge(statement, content, table), content, table)
         case ReplaceContent(rows):
             return _replace(rows, content, table)
         case _:
             assert_never(statement)
-
-
-def checked(changes: RowChanges, content: TableContent, table: Table) -> RowChanges:
-    """The changes, if every key of the result is there once and has no NULL."""
-    if not table.key or not changes.inserted.height:
-        return changes
-    keys = changes.inserted.select(table.key)
-    check_nulls(keys, table)
-    if (repeated := _repeated(keys, table)) is not None:
-        raise errors.duplicate_key(table, repeated)
-    numbers, existing = content.find(keys)
-    ended = changes.deleted.get_column(ID).to_numpy()
-    stays = ~np.isin(existing.get_column(ID).to_numpy(), ended)
-    if stays.any():
-        raise errors.duplicate_key(table, keys[int(numbers[stays][0])])
-    return changes
-
-
-def check_nulls(keys: pl.DataFrame, table: Table) -> None:
-    for column in keys.get_columns():
-        if column.null_count():
-            raise errors.null_key(table, column.name)
-
-
-def _repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
-    """The first key that comes a second time; None if there is none."""
-    if keys.height < 2:
-        return None
-    _, first = group_codes(keys, table.key)
-    if len(first) == keys.height:
-        return None
-    again = np.ones(keys.height, np.bool_)
-    again[first] = False
-    return keys[int(np.flatnonzero(again)[0])]
 
 
 # INSERT
@@ -152,17 +125,21 @@ def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowCh
     nothing = pl.DataFrame(schema=content.schema)
     if not table.key:
         return RowChanges(rows, nothing)
-    keys = pick(rows, table.key)
-    check_nulls(keys, table)
-    if (repeated := _repeated(keys, table)) is not None:
+    if table.kind == "temporal":
+        if statement.on_conflict != "error":
+            raise errors.conflict_of_periods(table)
+        return keys.checked(RowChanges(rows, nothing), content, table)
+    of_rows = pick(rows, table.key)
+    keys.check_nulls(of_rows, table)
+    if (repeated := keys.repeated(of_rows, table)) is not None:
         rows = _without_repetitions(statement, table, repeated)
-        keys = pick(rows, table.key)
-    numbers, existing = content.find(keys)
+        of_rows = pick(rows, table.key)
+    numbers, existing = content.find(of_rows)
     if not len(numbers):
         return RowChanges(rows, nothing)
     match statement.on_conflict:
         case "error":
-            raise errors.duplicate_key(table, keys[int(numbers[0])])
+            raise errors.duplicate_key(table, of_rows[int(numbers[0])])
         case "ignore":
             fresh = np.ones(rows.height, np.bool_)
             fresh[numbers] = False
@@ -198,8 +175,7 @@ def _upsert(
         pairs = filter_frame(pairs, statement.condition)
     updated = _assigned(pairs, statement.assignments or _whole_row(table), content)
     changes = RowChanges(pl.concat([rows.filter(pl.Series(fresh)), updated]), pairs.select(list(content.schema)))
-    is_key_assigned = any(name in table.key for name, _ in statement.assignments)
-    return checked(changes, content, table) if is_key_assigned else changes
+    return keys.checked(changes, content, table) if keys.is_assigned(table, statement.assignments) else changes
 
 
 def _whole_row(table: Table) -> Assignments:
@@ -277,10 +253,7 @@ def _replace(rows: pl.DataFrame, content: TableContent, table: Table) -> RowChan
     """The difference between the content and these rows. With a key, a row changes if it has other values; without,
     the k-th of equal rows is the k-th before."""
     names = content.columns
-    if table.key:
-        check_nulls(rows.select(table.key), table)
-        if (repeated := _repeated(rows.select(table.key), table)) is not None:
-            raise errors.duplicate_key(table, repeated)
+    keys.check_rows(rows, table)
     current = content.frame()
     both = pl.concat([current.select(names), rows.select(names)], rechunk=True)
     codes, _ = group_codes(both, names)

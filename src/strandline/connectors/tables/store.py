@@ -16,6 +16,7 @@ import polars as pl
 from strandline.connectors.tables import blocks, declaration, errors
 from strandline.connectors.tables.bases import TableBase, load_content, read_base, remove_before
 from strandline.connectors.tables.blocks import CEASED, SINCE
+from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
 from strandline.connectors.tables.log import LogReader, TableLog, join_facts, read_head
@@ -60,10 +61,12 @@ class TableStore:
         self.users = 1
         self.log_schema = blocks.log_schema(table.columns)
         self._payload = payload_schema(table)
-        self._content = TableContent(self._payload, table.key)
+        self._content = TableContent(self._payload, _identity_columns(table))
         self._marks: dict[str, None] = {}
         self._since: Instant = ALWAYS  # the last given time of a change
         self._feed: str | None = None
+        self._bound: Instant | None = None  # of the changes of an active feed with times of its own
+        self._failure: StrandlineError | None = None
         self._queue: list[CommitRequest | _Turn] = []
         self._wake = threading.Condition()
         self._is_closing = False
@@ -104,7 +107,7 @@ class TableStore:
 
     def commit(
         self,
-        change: TableStatement,
+        change: TableStatement | ChangeBatch,
         *,
         at: Instant | None = None,
         mark: str | None = None,
@@ -126,15 +129,42 @@ class TableStore:
     def promise(self, at_least: Instant) -> tuple[int, Instant]:
         """A position and an instant P ≥ `at_least`: every change from that position on is at P or later.
 
-        For a table by clock P is not before the clock either. What is promised is on disk, ten seconds ahead.
+        For a table by clock P is not before the clock either. What is promised is on disk, ten seconds ahead. While a
+        feed has times of its own, P is what it has promised. An error, if the feed has failed.
         """
         assert at_least < LATEST, "a promise beyond all times would end the table"
         with self._turn():
+            self.check_feed()
+            if self._bound is not None:
+                at_least = self._bound
             promised = max(self._promised, at_least, self.clock() if self._is_by_clock else BEFORE_ALL)
             if promised > self._log.reserved:
-                self._log.reserve(promised + RESERVED_AHEAD)
+                # Times of a feed are not those of a clock: ten seconds of them may be many rows.
+                self._log.reserve(promised + (RESERVED_AHEAD if self._is_by_clock else 0))
             self._promised = promised
             return self._reach, promised
+
+    # Feeds
+
+    def hold(self, bound: Instant) -> Instant:
+        """Promise no more than `bound` from now on, the watermark of a feed. Returns what was promised already: a
+        change before it takes effect there."""
+        with self._turn():
+            self._bound = bound
+            return self._promised
+
+    def follow(self) -> None:
+        """The feed is silent, or has ended: promise what queries ask for."""
+        with self._turn():
+            self._bound = None
+
+    def fail(self, failure: StrandlineError) -> None:
+        """The feed has failed: what the table has is not what it should have."""
+        self._failure = failure
+
+    def check_feed(self) -> None:
+        if self._failure is not None:
+            raise errors.feed_failed(self.table, self._failure)
 
     # Reading
 
@@ -298,10 +328,12 @@ class TableStore:
             self._queue += requests
             self._wake.notify()
 
-    def _conformed(self, statement: TableStatement) -> TableStatement:
-        if isinstance(statement, InsertRows | ReplaceContent) and not has_schema(statement.rows, self._payload):
-            return replace(statement, rows=conform_rows(self.table, statement.rows))
-        return statement
+    def _conformed(self, statement: TableStatement | ChangeBatch) -> TableStatement | ChangeBatch:
+        if not isinstance(statement, InsertRows | ReplaceContent):
+            return statement
+        if self.table.kind != "temporal" and has_schema(statement.rows, self._payload):
+            return statement
+        return replace(statement, rows=conform_rows(self.table, statement.rows))
 
     @property
     def _is_by_clock(self) -> bool:
@@ -336,6 +368,13 @@ def _last_given(base: TableBase | None, reader: LogReader, log: TableLog) -> Ins
         return int(row[SINCE] if row[UNTIL] == OPEN else row[CEASED])
     latest = None if base is None else base.rows.get_column(SINCE).max()
     return ALWAYS if latest is None else int(latest)  # type: ignore[arg-type]
+
+
+def _identity_columns(table: Table) -> tuple[str, ...]:
+    """The columns by which rows are found: the key or, where a feed says which of equal rows end, all of them."""
+    if table.key or table.changes is None:
+        return table.key
+    return tuple(name for name, _ in table.columns)
 
 
 def _acquire(table: Table, directory: Path) -> Lease:

@@ -16,7 +16,7 @@ from strandline.runtime.pipeline import FLOW
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
-_JOINS = ("HashJoin", "OuterHashJoin")
+_JOINS = ("HashJoin", "OuterHashJoin", "LookupJoin")
 _WIDE = 84  # characters of an operator
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from strandline.connectors.sinks import Sink
+from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
 from strandline.core.temporal import show_duration
 from strandline.core.types import Type
-from strandline.database.introspection.text import shorten_line
+from strandline.database.introspection.text import shorten_line, show_watermark
 from strandline.database.query import Query
 from strandline.logical.catalog import (
     SYSTEM,
@@ -42,15 +44,23 @@ def show_streams(catalog: Catalog) -> TextTable:
     return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
-def show_tables(catalog: Catalog, row_counts: Mapping[str, int]) -> TextTable:
-    """Every table: its kind, its columns, its primary key, and how many rows it has."""
+def show_tables(
+    catalog: Catalog, row_counts: Mapping[str, int], feeders: Mapping[str, TableFeeder] = MappingProxyType({})
+) -> TextTable:
+    """Every table: its kind, its columns, its primary key, how many rows it has and, where it has a source, whether
+    that is read, and how many of its rows were rejected and late."""
     rows: list[tuple[object, ...]] = []
     for table in catalog:
         if isinstance(table, Table):
             key = ", ".join(table.key) or None
-            rows.append((table.name, show_table_kind(table), _columns(table), key, row_counts.get(table.name)))
-    text = pa.string()
-    return TextTable.of({"name": text, "kind": text, "columns": text, "key": text, "rows": pa.int64()}, rows)
+            facts = (table.name, show_table_kind(table), _columns(table), key, row_counts.get(table.name))
+            feeder = feeders.get(table.name)
+            position = None if feeder is None else feeder.feed.position
+            counts = (None, None) if position is None else (position.rejected, position.late)
+            rows.append((*facts, None if feeder is None else feeder.state, *counts))
+    text, number = pa.string(), pa.int64()
+    kinds = {"name": text, "kind": text, "columns": text, "key": text, "rows": number}
+    return TextTable.of({**kinds, "source": text, "rejected": number, "late": number}, rows)
 
 
 def show_table_kind(table: Table) -> str:
@@ -98,8 +108,8 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
-def describe(stream: Stream) -> TextTable:
-    """Description of a stream or view, a fact per row."""
+def describe(stream: Stream, query: Query | None = None) -> TextTable:
+    """Description of a stream or view, a fact per row; `query` is that of a materialized view."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
@@ -110,6 +120,8 @@ def describe(stream: Stream) -> TextTable:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
         if stream.keep_us is not None:
             facts.append(("past", None, show_duration(stream.keep_us)))
+        if query is not None:
+            facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
@@ -159,7 +171,7 @@ def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
         return list(stream.queried_columns)
     if isinstance(stream, Table):
-        return list(stream.columns)
+        return list(stream.queried_columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 
 

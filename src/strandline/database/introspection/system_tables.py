@@ -1,6 +1,7 @@
 """System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them is answered at once (`database/at_once.py`).
+They are finite, so a SELECT over them, beside tables and materialized views, is executed at once
+(`database/at_once.py`).
 """
 
 from __future__ import annotations
@@ -17,19 +18,16 @@ import polars as pl
 from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
-from strandline.core.table import TextTable
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Type
-from strandline.database.at_once import answer_as_table, without_bare_limit
 from strandline.database.introspection.show import show_source, show_table_kind
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream, Table
+from strandline.logical.catalog import SYSTEM, Catalog, DerivedStream, Stream, Table
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
-from strandline.sql import ast
-from strandline.sql.binder.binder import bind_query
+from strandline.sql.binder.stored import is_stored
 from strandline.sql.parser.statements import parse_type
 
 
@@ -46,21 +44,27 @@ class SystemTable(NamedTuple):
 
 
 class SystemTables(Catalog):
-    """The tables as streams. Names of the user's streams are known here only to be refused."""
+    """The system tables beside what the user has stored. Other names are here only to be refused."""
 
     def __init__(self, others: Catalog) -> None:
         super().__init__()
         self.others = others
         self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
-            self._streams[name] = BaseStream(name, table.columns, ConnectorCall("system"), None)
+            self._streams[name] = Table(name, table.columns, kind="constant")
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or name in self.others
 
     def get(self, name: str, span: Span | None = None) -> Stream:
-        if name in self:
+        if super().__contains__(name):
             return super().get(name, span)
         if name in self.others:
+            stream = self.others.get(name)
+            if is_stored(stream, self.others):
+                return stream
             raise CatalogError(
-                f'"{self.others.get(name).name}" is read together with tables of sys',
+                f'"{stream.name}" is read together with tables of sys',
                 code="system-and-streams",
                 detail="Tables of sys are read once; a query over a stream is continuous.",
                 hint="Query them separately.",
@@ -74,13 +78,6 @@ class SystemTables(Catalog):
                 span=span,
             )
         return self.others.get(name, span)  # which raises that there is none
-
-
-def query_system_tables(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
-    """Result of a query over system tables."""
-    tables = SystemTables(catalog)
-    query, max_rows = without_bare_limit(query)
-    return answer_as_table(bind_query(query, tables), lambda name: TABLES[name].frame(catalog, queries), max_rows)
 
 
 # ---- the tables ------------------------------------------------------------------------------------------------------

@@ -167,6 +167,9 @@ class _Forms:
                 takes_changes = (wanted == "changes" or reads_table(node.source)) and bool(schema(node))
                 source = self.edge(node.source, wanted, takes_changes=takes_changes)
                 return replace(node, source=source, form=form_of(source))
+            case physical.ChangeStream():
+                source = self.edge(node.source, "changes", takes_changes=True)
+                return replace(node, source=source, input_form=form_of(source))
             case physical.FirstOccurrence() | physical.InsertStream():
                 # They take elements that never end, and must not see them cut.
                 whole = _Forms(self.interval_streams, ALL_INTERVALS)

@@ -50,8 +50,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
         case physical.AlignTime(granule_us, _):
             return f"AlignTime to {show_duration(granule_us)}"
-        case physical.ChangeStream(change, _):
-            return f"ChangeStream {change}"
+        case physical.ChangeStream(change, _, input_form):
+            return f"ChangeStream {change}{_show_form(input_form)}"
         case physical.InsertStream():
             return "InsertStream"
         case physical.TopK(partition, order, limit, _):
@@ -269,6 +269,9 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
         case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
             changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
             return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
+        case physical.Distinct(source, "changes"):
+            payloads = cardinality.counted(first.uncut, tuple(c.id for c in schema(source)))
+            return first.as_sent("changes", batch, payloads)
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
         case physical.Coalesce(source, form, _):

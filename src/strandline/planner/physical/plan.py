@@ -97,6 +97,7 @@ class ChangeStream:
     tag: ClassVar[str] = "ChangeStream"
     kind: ChangeKind
     source: Node
+    input_form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)

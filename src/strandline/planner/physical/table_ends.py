@@ -1,6 +1,6 @@
 """Tables whose rows matter when a query comes to its end.
 
-An element of a table that was sent without an end ends when everything does. An operator above may need to be told:
+An element of a table that was sent without an end ends when everything does. An operator above may depend on it:
 then the source sends every row of the table once more, with the end `FOREVER`. Where all that a table makes ends by
 itself, as pairs with the rows of a time window do, that would be wasted work.
 """
@@ -40,6 +40,8 @@ class _Ends:
         match node:
             case physical.Input(name):
                 return name == self.table if name not in self.feeders else self.may_be_open(self.feeders[name])
+            case physical.ChangeStream():  # what is open is neither inserted nor deleted at the end
+                return False
             case physical.HashJoin(left=left, right=right):
                 return not (self.ends(left) or self.ends(right)) and any(map(self.may_be_open, (left, right)))
             case physical.OuterHashJoin(kind, left=left, right=right) if kind != "full":

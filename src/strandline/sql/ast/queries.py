@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias, TypeVar
 
+from strandline.core.errors import Span
 from strandline.logical.catalog import SYSTEM
 from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star, TypedText
 from strandline.sql.ast.nodes import Duration, Identifier, Node, children
@@ -162,13 +163,33 @@ class Changes(Node):
     column: Identifier | None = None
 
 
+ORDER_HINT: Final = (
+    "A continuous result is unordered and unbounded. ORDER BY x LIMIT n gives the first n rows at every instant, "
+    "with ties."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Ordered(Node):
-    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last."""
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last.
+
+    Where a statement is executed at once, either may be missing: all rows in an order, or any n rows. `clause` is the
+    place of both.
+    """
 
     query: Query
     order: tuple[SortItem, ...]
-    limit: int
+    limit: int | None
+    clause: Span = field(compare=False, repr=False)
+
+    @property
+    def is_top(self) -> bool:
+        """Whether it means something at every instant."""
+        return bool(self.order) and self.limit is not None
+
+    @property
+    def lacking(self) -> str:
+        return "ORDER BY without LIMIT" if self.order else "LIMIT without ORDER BY"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from strandline.functions.signatures import meet
 from strandline.logical.catalog import Catalog, DerivedStream
 from strandline.logical.decorrelate import decorrelate
 from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
-from strandline.logical.plan import Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
+from strandline.logical.plan import ALL_ROWS, Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
 from strandline.logical.schema import Ids, filtered, pass_on, schema
 from strandline.logical.tree import reads_changes, sources
 from strandline.sql import ast
@@ -139,6 +139,9 @@ class Binder:
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what a result is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
+            case ast.Ordered() if not (query.is_top or self.names.stored):
+                message = f"{query.lacking} is not supported"
+                raise BindError(message, code="not-supported", hint=ast.ORDER_HINT, span=query.clause)
             case ast.Ordered(ast.Select() as select):
                 return self.select(select, prefix, top=query)  # it may be ordered by what it does not list
             case ast.Ordered(inner):
@@ -358,7 +361,7 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequ
             hint = "Order by an output column or its position."
             raise item.error("ORDER BY expression is not in the select list", "order-by-output", hint)
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-    first = TopRows((), tuple(keys), top.limit, plan)
+    first = TopRows((), tuple(keys), ALL_ROWS if top.limit is None else top.limit, plan)
     return Map(pass_on(columns), first) if order_columns else first
 
 

@@ -65,13 +65,13 @@ def declaration(
     idle_after: str | timedelta | None,
 ) -> str:
     """The statement that would declare a registered DataFrame if SQL could name one: mistakes are shown in it."""
-    words = [f"CREATE STREAM {_written(name)} SOURCE dataframe()"]
+    words = [f"CREATE STREAM {written(name)} SOURCE dataframe()"]
     if until is not None:
         # Without a begin the parser reports what is missing.
-        begin = "" if ordered_by is None else f"FROM {_written(ordered_by)} "
-        words.append(f"VALID {begin}UNTIL {_written(until)}")
+        begin = "" if ordered_by is None else f"FROM {written(ordered_by)} "
+        words.append(f"VALID {begin}UNTIL {written(until)}")
     elif ordered_by is not None:
-        words.append(f"ORDERED BY {_written(ordered_by)}")
+        words.append(f"ORDERED BY {written(ordered_by)}")
     for clause, duration in (("WITHIN", within), ("IDLE AFTER", idle_after)):
         if isinstance(duration, timedelta):
             words.append(f"{clause} {duration // timedelta(microseconds=1)} MICROSECONDS")
@@ -80,7 +80,7 @@ def declaration(
     return " ".join(words)
 
 
-def _written(name: str) -> str:
+def written(name: str) -> str:
     """A name as SQL has it, in quotes only where it needs them."""
     plain = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) and name.upper() not in RESERVED
     return name if plain else '"' + name.replace('"', '""') + '"'

@@ -5,14 +5,15 @@ There is no query in it, so it needs nothing of the binder.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from strandline.core.temporal import SECOND
 from strandline.logical.catalog import SourceSchema, StreamStatistics, Table, TableKind
 from strandline.logical.change_feed import ChangeFeed
 from strandline.sql import ast
-from strandline.sql.binder.create_stream import bind_connector
-from strandline.sql.binder.declared_columns import DeclaredColumns, declare_columns
+from strandline.sql.binder.create_stream import bind_connector, written
+from strandline.sql.binder.declared_columns import Columns, DeclaredColumns, declare_columns
 from strandline.sql.binder.scope import VALIDITY
 
 # A silent feed of a table follows the streams after this time: it must not hold queries back.
@@ -37,9 +38,12 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
     idle_after_us = None
     if time_column is not None and kind == "changing":
         idle_after_us = statement.idle_after.microseconds if statement.idle_after else IDLE_AFTER_US
+    changes = _bind_changes(statement, declared, time_column, key)
+    # The operation and the time of a change are not columns of the row that it changes.
+    hidden = () if changes is None else (changes.op_column, time_column)
     return Table(
         name=statement.name.name,
-        columns=declared.columns,
+        columns=tuple(column for column in declared.columns if column[0] not in hidden),
         key=key,
         kind=kind,
         retroactive=statement.retroactive is not False,
@@ -48,9 +52,19 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
         end_column=declared.find_end(statement.time_column, statement.end_column),
         disorder_us=statement.within.microseconds if statement.within else 0,
         idle_after_us=idle_after_us,
-        changes=_bind_changes(statement, declared, time_column, key),
+        changes=changes,
         keep_us=statement.keep.microseconds if statement.keep else None,
+        source_columns=declared.columns if changes is not None else (),
     )
+
+
+def table_declaration(name: str, columns: Columns, key: Sequence[str], source: str | None) -> str:
+    """The statement that would declare a registered DataFrame: mistakes are shown in it."""
+    parts = [f"{written(column)} {kind}" for column, kind in columns]
+    if key:
+        parts.append(f"PRIMARY KEY ({', '.join(map(written, key))})")
+    clause = "" if source is None else f" SOURCE {source}()"
+    return f"CREATE TABLE {written(name)} ({', '.join(parts)}){clause}"
 
 
 def statistics_of_table(statement: ast.CreateTable, source_schema: SourceSchema | None = None) -> StreamStatistics:
@@ -61,8 +75,13 @@ def statistics_of_table(statement: ast.CreateTable, source_schema: SourceSchema 
 
 def _declare(statement: ast.CreateTable, source_schema: SourceSchema | None) -> DeclaredColumns:
     declared = declare_columns("table", statement.name, statement.columns, statement.source, source_schema)
+    times = (statement.time_column, statement.end_column)
+    is_interval = all(
+        time is not None and time.name.lower() == word for time, word in zip(times, VALIDITY, strict=True)
+    )
     for column in statement.columns:
-        check_column_name(column.name)
+        if not (is_interval and column.name.name.lower() in VALIDITY):
+            check_column_name(column.name)
     return declared
 
 

@@ -145,7 +145,8 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
         case DerivedStream() | Table() if table.weighted:
             raise not_weighted(table)
         case Table():
-            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in stream.columns)
+            visible = stream.queried_columns
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in visible)
             key = tuple(column.id for column in columns if column.name in stream.key)
             plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive, at)
         case DerivedStream(is_materialized=True) if binder.names.stored:

@@ -7,6 +7,7 @@ SELECT … FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON …     continuous: each 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 
 from strandline.core.errors import BindError
@@ -21,31 +22,32 @@ def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
 
     ISTREAM and DSTREAM ask for changes over time, so they make it a continuous one.
     """
-    names: set[str] = set()
-    local: set[str] = set()
+    for node in _nodes(query):
+        match node:
+            case ast.Changes("ISTREAM" | "DSTREAM") | ast.StreamTable(as_of=ast.ColumnName()):
+                return False
+    names = names_read(query)
+    return bool(names) and all(name in catalog and is_stored(catalog.get(name), catalog) for name in names)
+
+
+def names_read(query: ast.Query) -> set[str]:
+    """The names that a query reads, in lower case, without those of its own WITH."""
+    nodes = list(_nodes(query))
+    local = {node.name.name.lower() for node in nodes if isinstance(node, ast.CommonTable)}
+    return {node.name.name.lower() for node in nodes if isinstance(node, ast.StreamTable)} - local
+
+
+def _nodes(query: ast.Query) -> Iterator[ast.Node]:
     pending: list[ast.Node] = [query]
     while pending:
-        match pending.pop():
-            case ast.Changes("ISTREAM" | "DSTREAM"):
-                return False
-            case ast.StreamTable(name, as_of=as_of) as node:
-                names.add(name.name.lower())
-                pending.extend(ast.children(node))
-                if isinstance(as_of, ast.ColumnName):
-                    return False
-            case ast.CommonTable(name) as node:
-                local.add(name.name.lower())
-                pending.extend(ast.children(node))
-            case node:
-                pending.extend(ast.children(node))
-    read_names = names - local
-    return bool(read_names) and all(name in catalog and _is_stored(catalog.get(name), catalog) for name in read_names)
+        yield (node := pending.pop())
+        pending.extend(ast.children(node))
 
 
-def _is_stored(stream: Stream, catalog: Catalog) -> bool:
+def is_stored(stream: Stream, catalog: Catalog) -> bool:
     """A table, a materialized view, or a view over nothing else."""
     if isinstance(stream, DerivedStream) and stream.is_view:
-        return all(name in catalog and _is_stored(catalog.get(name), catalog) for name in stream.reads)
+        return all(name in catalog and is_stored(catalog.get(name), catalog) for name in stream.reads)
     return isinstance(stream, Table) or (isinstance(stream, DerivedStream) and stream.is_materialized)
 
 
