@@ -26,7 +26,7 @@ from strandline.connectors.tables.statements import (
     TableStatement,
     UpdateRows,
 )
-from strandline.connectors.tables.store import TableStore, open_table
+from strandline.connectors.tables.store import Clock, TableStore, open_table, wall_clock
 from strandline.core.durable import encode_name
 from strandline.core.errors import CatalogError, QueryError, Span
 from strandline.core.table import Form, in_form
@@ -57,12 +57,14 @@ FIRST_ROWS: Final = "CREATE TABLE AS"  # the mark of the rows that a table was c
 
 
 class Tables:
-    """The stores of tables: in `directory`, where they outlive the program, or in a temporary one."""
+    """The stores of tables: in `directory`, where they outlive the program, or in a temporary one. `clock` is that of
+    the changes without a given time, of tables that are opened from then on."""
 
     def __init__(self, catalog: Catalog, directory: Path | None) -> None:
         self._catalog = catalog
         self._directory = directory
         self._is_temporary = directory is None
+        self.clock: Clock = wall_clock
         self._stores: dict[str, TableStore] = {}  # by folded name
         self._feeders: dict[str, TableFeeder] = {}
 
@@ -91,7 +93,7 @@ class Tables:
 
     def open(self, table: Table) -> None:
         """Open the log of a table, which this process may have open already."""
-        self._stores[table.name.lower()] = open_table(table)
+        self._stores[table.name.lower()] = open_table(table, self.clock)
 
     def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
         """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
