@@ -41,4 +41,4 @@ def test_tables_are_no_streams(database: Any) -> None:
     database.sql("CREATE TABLE t (k INT)")
     assert rows(database, "SELECT name FROM sys.streams") == []
     assert rows(database, "SHOW STREAMS") == []
-    assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0)]
+    assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0, None, None, None)]
