@@ -51,8 +51,8 @@ def test_a_table_by_the_clock_neither_holds_a_stream_back_nor_revises_its_result
         assert changed.at > complete, "what has a result does not change any more"
     database.end("s")
     assert query.await_end(30)
-    for rows, at in final:
-        assert sorted(query.snapshot(at).to_pylist(), key=str) == sorted(rows, key=str)
+    for rows, complete in final:
+        assert sorted(query.snapshot(complete).to_pylist(), key=str) == sorted(rows, key=str)
 
 
 def test_the_gap_between_changes_by_the_clock_and_old_rows_is_named(database: Database) -> None:
