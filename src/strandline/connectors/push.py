@@ -86,6 +86,10 @@ class PushStreams:
             self._directory = None
 
 
+def _with_events(stream: Stream) -> Stream:
+    return stream.origin if isinstance(stream, Table) and stream.source is not None else stream
+
+
 def _acquire(stream: BaseStream, directory: Path) -> Lease:
     try:
         return Lease.acquire(directory)
@@ -98,10 +102,6 @@ def _acquire(stream: BaseStream, directory: Path) -> Lease:
             detail=error.detail,
             hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
         ) from None
-
-
-def _with_events(stream: Stream) -> Stream:
-    return stream.origin if isinstance(stream, Table) and stream.source is not None else stream
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from strandline.connectors.sinks import Sink, make_sink
+from strandline.connectors.sinks import Sink, TableSink, make_sink
 from strandline.connectors.sources.base import confine_source, open_source, source_schema
 from strandline.connectors.tables.feeds.registry import confine_feed, feed_schema
 from strandline.connectors.tables.groups import CommittedChange
@@ -219,6 +219,7 @@ class Statements:
             case query:
                 pass
         plan, reads = bind_reading(query, self._catalog)
+        reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
         max_dropped = None if isinstance(statement, ast.CreateView) else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
@@ -331,7 +332,11 @@ class Statements:
 
     def _make_sink(self, statement: ast.CreateSink) -> Sink:
         target = statement.target
-        return make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+        sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+        if isinstance(sink, TableSink):
+            table = self._catalog.get(sink.name, target.span)
+            sink = replace(sink, table=table if isinstance(table, Table) else None)
+        return sink
 
     def _taken_names(self) -> list[str]:
         running = [query.name for query in self._database.queries if query.is_running]

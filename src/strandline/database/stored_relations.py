@@ -40,9 +40,9 @@ class StoredRelations:
     def _table_rows(self, table: Table, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         store = self._tables.store(table)
         store.check_feed()
-        if table.kind == "temporal":
-            at = store.clock() if scan.at is None else scan.at
-            return rows_valid_at(store.content(), table.input, at)
+        if table.kind == "temporal":  # all rows, with their periods, or those that are valid at an instant
+            rows = store.content()
+            return rows if scan.at is None else rows_valid_at(rows, table.input, scan.at)
         if scan.at is not None:
             return store.content_at(scan.at)
         key = None if predicate is None else _find_key(table, scan, predicate)

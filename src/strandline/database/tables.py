@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias, assert_never
 
 import polars as pl
 
-from strandline.connectors.tables import statements
+from strandline.connectors.tables import errors, statements
 from strandline.connectors.tables.declaration import is_declared
 from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.connectors.tables.feeds.registry import feed_class
@@ -78,23 +78,18 @@ class Tables:
         is_new = not is_declared(path)
         if table.source is not None and table.feed is None and is_new:
             feed_class(table.source).check(table, span)
-        store = open_table(table, self.clock)
+        self.open(table)
         try:
             if table.source is not None:
-                self._feed(table, store)
+                feeder = TableFeeder(feed_class(table.source)(table, self.store(table)))
+                feeder.start()
+                self._feeders[table.name.lower()] = feeder
         except BaseException:
-            store.close()
+            self._stores.pop(table.name.lower()).close()
             if is_new:
                 shutil.rmtree(path, ignore_errors=True)
             raise
-        self._stores[table.name.lower()] = store
         return table
-
-    def _feed(self, table: Table, store: TableStore) -> None:
-        assert table.source is not None
-        feeder = TableFeeder(feed_class(table.source)(table, store))
-        feeder.start()
-        self._feeders[table.name.lower()] = feeder
 
     def open(self, table: Table) -> None:
         """Open the log of a table, which this process may have open already."""
@@ -268,6 +263,8 @@ class TableHandle:
         return self._commit(ReplaceContent(conform_rows(self._table, rows)), at)
 
     def _commit(self, statement: TableStatement, at: Moment | None) -> CommittedChange:
+        if self._table.source is not None:
+            raise errors.has_source(self._table)
         return self._store.commit(statement, at=None if at is None else instant(at))
 
     def snapshot(self, at: Moment | None = None, form: Form = "arrow") -> Any:

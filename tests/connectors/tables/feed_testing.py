@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import strandline as sl
-from strandline.connectors.tables.periods import rows_valid_at
 from strandline.database.database import Database
 from strandline.logical.catalog import Table
 
@@ -24,12 +23,8 @@ def at(second: float) -> int:
 def content(db: Database, table: str) -> list[tuple[Any, ...]]:
     """The present rows of a table, in their order."""
     store = db.tables.store(declared(db, table))
-    store.check_feed()
-    rows = store.content()
-    if store.table.kind == "temporal":
-        rows = rows_valid_at(rows, store.table.input, store.clock())
-    found = rows.select([name for name, _ in store.table.columns]).rows()
-    return sorted(found, key=lambda row: tuple((value is None, value) for value in row))
+    rows = store.content().select([name for name, _ in store.table.columns]).rows()
+    return sorted(rows, key=lambda row: tuple((value is None, value) for value in row))
 
 
 def declared(db: Database, name: str) -> Table:

@@ -73,6 +73,44 @@ def test_a_table_of_a_checkpoint_is_loaded_once(tmp_path: Path) -> None:
         assert content(db, "t") == [(1, "x"), (2, "y"), (2, "z")]
 
 
+def test_a_position_belongs_to_its_source(tmp_path: Path) -> None:
+    for name in ("here", "there"):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "t.csv", "a", "1")
+    declaration = "CREATE TABLE t (a INT) SOURCE"
+    with connect(tmp_path / "checkpoint") as db:
+        db.sql(f"{declaration} file('{tmp_path}/here/*.csv')")
+    with connect(tmp_path / "checkpoint") as db:
+        with pytest.raises(StrandlineError) as refused:
+            db.sql(f"{declaration} file('{tmp_path}/here/*.csv', header => false)")
+        assert refused.value.code == "source-changed"
+        db.sql(f"{declaration} file('{tmp_path}/there/*.csv')")  # data may move
+        assert content(db, "t") == [(1,)]
+        with pytest.raises(StrandlineError) as refused:
+            db.table("t").insert([(2,)])
+        assert refused.value.code == "table-has-source"
+
+
+@pytest.mark.parametrize("rows", [1, 3, 1000])
+def test_the_instants_of_changes_do_not_depend_on_the_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    monkeypatch.setattr(feeder, "LOAD_ROWS", rows)
+    monkeypatch.setattr(feeder, "STEP_ROWS", rows)
+    for number, line in enumerate(CHANGES):
+        directory = tmp_path / "parts"
+        directory.mkdir(exist_ok=True)
+        change_feed(tmp_path, [line], "")
+        (tmp_path / "changes.csv").rename(directory / f"{number}.csv")
+    columns = "op VARCHAR, k INT, v VARCHAR, ts TIMESTAMP, PRIMARY KEY (k)"
+    source = f"SOURCE file('{directory}/*.csv') CHANGES IN op ORDERED BY ts WITHIN 5 SECONDS"
+    with connect() as db:
+        db.sql(f"CREATE TABLE t ({columns}) {source}")
+        wait_for(lambda: db.tables.feeders()["t"].state == "ended")
+        assert (3, "c", at(11), at(15)) in history(db, "t")
+        assert len(history(db, "t")) == 5
+
+
 def test_rows_with_a_key_replace_one_another(tmp_path: Path) -> None:
     write_lines(tmp_path / "t.csv", "a,b", "1,x", "2,y", "1,z", ",w")
     with connect() as db:
@@ -169,7 +207,8 @@ def test_rows_of_a_temporal_table_are_valid_in_their_periods(tmp_path: Path, key
         seconds = [(time.second, price) for time, price in found]
         second = [] if key else [(36, 9), (45, 9)]
         assert seconds == sorted([(15, 5), (20, 6), (30, 6), (30, 7), (36, 6), (36, 7), (45, 7), *second])
-        assert content(db, "tariff") == [row for row in content(db, "tariff") if row[0] == 2]  # what is valid now
+        now = db.sql("SELECT zone, price FROM tariff FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-01 00:00:32'")
+        assert sorted(now.results("polars").rows()) == [(1, 6), (2, 7)]
 
 
 def test_results_are_read_back_as_a_temporal_table(tmp_path: Path) -> None:

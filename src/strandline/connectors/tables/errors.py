@@ -123,6 +123,24 @@ def feed_failed(table: Table, failure: StrandlineError) -> SourceError:
     )
 
 
+def source_changed(table: Table) -> CatalogError:
+    return CatalogError(
+        f'table "{table.name}" was read from another source',
+        code="source-changed",
+        detail=f"{table.directory} has the position in that one.",
+        hint="Declare it with the source that it had, or DROP it first.",
+    )
+
+
+def has_source(table: Table) -> CatalogError:
+    assert table.source is not None, "it has a source"
+    return CatalogError(
+        f'table "{table.name}" is changed by its source only',
+        code="table-has-source",
+        hint=f"Change the data behind {table.source.function}(), or declare a table without SOURCE.",
+    )
+
+
 def endless_source(table: Table, seconds: float) -> SourceError:
     assert table.source is not None, "it has a source"
     return SourceError(

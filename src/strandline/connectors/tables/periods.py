@@ -6,9 +6,6 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.conversion import validity_columns
-from strandline.connectors.tables import errors
-from strandline.connectors.tables.blocks import ID
-from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.core.temporal import Instant
 from strandline.logical.catalog import BaseStream, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
@@ -41,15 +38,3 @@ def overlapping_rows(rows: pl.DataFrame, table: Table) -> Mask:
     same_key = in_order[1:] == in_order[:-1]
     overlaps[order[1:]] = same_key & (start[order[1:]] < ends[np.maximum(latest[:-1], 0)])
     return overlaps
-
-
-def check_periods(changes: RowChanges, content: TableContent, table: Table) -> None:
-    """Refuse changes after which a key is there twice at some instant."""
-    if not table.key or not changes.inserted.height:
-        return
-    stays = content.frame().join(changes.deleted.select(ID), on=ID, how="anti").select(content.columns)
-    rows = pl.concat([stays, changes.inserted.select(content.columns)])
-    overlaps = overlapping_rows(rows, table)
-    if overlaps.any():
-        key = rows.filter(pl.Series(overlaps)).select(table.key)
-        raise errors.duplicate_key(table, key, "The periods of two rows of a key overlap. Nothing was changed.")

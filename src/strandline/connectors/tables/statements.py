@@ -17,7 +17,6 @@ from strandline.connectors.tables.blocks import ID
 from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
-from strandline.connectors.tables.periods import check_periods
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.logical.expressions import Literal as Constant
@@ -92,13 +91,6 @@ def incoming(column: str) -> str:
 
 def evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     """The effect of a statement on the content; an error, if the result would not satisfy the PRIMARY KEY."""
-    changes = _evaluate(statement, content, table)
-    if table.kind == "temporal":
-        check_periods(changes, content, table)
-    return changes
-
-
-def _evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
     match statement:
         case InsertRows():
             return _insert(statement, content, table)

@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import ClassVar, TypeAlias
 
 import polars as pl
 
 from strandline.connectors.sources.base import REJECT_SCHEMA
+from strandline.connectors.tables import errors
 from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.statements import TableStatement
 from strandline.connectors.tables.store import TableStore
+from strandline.core.durable import digest
 from strandline.core.errors import Span
 from strandline.core.security.allow import Reach
 from strandline.core.temporal import BEFORE_ALL, Instant
@@ -43,6 +45,7 @@ class FeedPosition:
     bound: Instant = BEFORE_ALL
     segments: tuple[int, ...] = ()
     version: str | int | float | None = None
+    identity: str = ""  # digest of that of the source
 
     def to_text(self) -> str:
         return json.dumps(asdict(self), separators=(",", ":"))
@@ -93,6 +96,18 @@ class TableFeed(ABC):
     @abstractmethod
     def check(cls, table: Table, span: Span | None) -> None:
         """Complain about arguments that cannot work, before the table is created."""
+
+    @abstractmethod
+    def identity(self) -> dict[str, object]:
+        """What a position belongs to. Without paths of the machine, addresses and secrets, so that data may move and
+        passwords may change."""
+
+    def claim_position(self) -> None:
+        """Refuse the position of another source; from now on it is that of this one."""
+        own = digest(json.dumps(self.identity(), sort_keys=True, default=str).encode())
+        if self.position.identity not in ("", own):
+            raise errors.source_changed(self.table)
+        self.position = replace(self.position, identity=own)
 
     def open(self) -> None:  # noqa: B027 - most have nothing to open
         """Called once, before the first poll."""

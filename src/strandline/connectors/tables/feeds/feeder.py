@@ -43,6 +43,7 @@ class TableFeeder:
 
     def start(self) -> None:
         """Load what is there; the thread goes on where more may follow."""
+        self.feed.claim_position()
         try:
             self.feed.open()
             if self.table.kind == "changing":

@@ -67,12 +67,15 @@ class DatabaseFeed(TableFeed):
         super().__init__(table, store)
         assert table.source is not None, "it has a source"
         self.arguments = SourceArguments(table.source)
-        self.origin = ""
+        self.origin = self.origin_table = ""
         self.version: str | None = None
         self.interval = 1.0
         self._next_poll = 0.0
         self._schema = payload_schema(table)
         self._last_rejected = pl.DataFrame(schema=REJECT_SCHEMA)
+
+    def identity(self) -> dict[str, object]:
+        return {"function": self.arguments.call.function.lower(), "table": self.origin_table, "version": self.version}
 
     @abstractmethod
     def read(self, since: Version | None) -> tuple[pl.DataFrame, Version | None]:

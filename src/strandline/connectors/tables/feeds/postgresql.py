@@ -100,6 +100,7 @@ class PostgreSQLFeed(DatabaseFeed):
         assert table.source is not None, "it has a source"
         self.options = _Options.of(table.source)
         self.version, self.interval = self.options.version, self.options.interval
+        self.origin_table = self.options.table
         self.origin = f"postgresql, table {self.options.table}"
         self._connection: Any = None
         self._kinds: dict[str, str] = {}

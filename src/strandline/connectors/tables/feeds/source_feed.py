@@ -64,6 +64,9 @@ class SourceFeed(TableFeed):
         with at_place(span):
             open_source(source_stream(table)).check(span)
 
+    def identity(self) -> dict[str, object]:
+        return self.source.identity()
+
     def open(self) -> None:
         if self.position.ended:
             return  # also if the source is gone: the table has all of it

@@ -39,8 +39,8 @@ class SQLiteFeed(DatabaseFeed):
 
     def __init__(self, table: Table, store: TableStore) -> None:
         super().__init__(table, store)
-        self.path, self.name, self.version, self.interval = _options(self.arguments)
-        self.origin = f"{self.path}, table {self.name}"
+        self.path, self.origin_table, self.version, self.interval = _options(self.arguments)
+        self.origin = f"{self.path}, table {self.origin_table}"
         self._connection: sqlite3.Connection | None = None
         self._seen: int | None = None
 
@@ -73,7 +73,7 @@ class SQLiteFeed(DatabaseFeed):
     def read(self, since: Version | None) -> tuple[pl.DataFrame, Version | None]:
         names = [name for name, _ in self.table.columns]
         values = ", ".join(_as_text(name, kind) for name, kind in self.table.columns)
-        statement = f"SELECT {values} FROM {quote(self.name)}"
+        statement = f"SELECT {values} FROM {quote(self.origin_table)}"
         try:
             connection = self._open()
             connection.execute("BEGIN")
@@ -81,7 +81,7 @@ class SQLiteFeed(DatabaseFeed):
                 latest = None
                 if self.version is not None:
                     column = quote(self.version)
-                    (latest,) = connection.execute(f"SELECT MAX({column}) FROM {quote(self.name)}").fetchone()
+                    (latest,) = connection.execute(f"SELECT MAX({column}) FROM {quote(self.origin_table)}").fetchone()
                     statement += f" WHERE {column} >= ?" if since is not None else ""
                 arguments = () if since is None else (since,)
                 rows = connection.execute(statement, arguments).fetchall()
