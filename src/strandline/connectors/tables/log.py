@@ -127,6 +127,7 @@ class TableLog:
         self.reach = 0
         self.last: Instant = BEFORE_ALL
         self.reserved: Instant = BEFORE_ALL
+        self._written: TableHead | None = None  # the head on disk; None if a write has failed
         self.first = 0  # position of the base that the retained log begins with
         self.digest = first_digest(identity)
         self._head = HeadFile(directory / HEAD)
@@ -146,7 +147,7 @@ class TableLog:
                 raise damaged(self._head.path)
             self._begin_segment(0)
             return []
-        head = TableHead(*value)
+        head = self._written = TableHead(*value)
         self.first, self.reserved = head.first, head.reserved
         if base is not None:
             self.reach, self.digest, self.last = base.start, base.before, base.facts.last
@@ -265,7 +266,11 @@ class TableLog:
 
     def _write_head(self) -> None:
         values = (self.reach, self.digest, self._segment, self._size, self.last, self.reserved, self.first)
-        self._head.write(TableHead(*values))
+        head = TableHead(*values)
+        if head != self._written:  # what is only opened stays as it is, also if a damage is found after that
+            self._written = None
+            self._head.write(head)
+            self._written = head
 
     def _begin_segment(self, start: int) -> None:
         """Later blocks go to the file that begins, or began, at a position."""
