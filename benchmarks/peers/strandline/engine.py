@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib.metadata import version as version_of
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
@@ -35,6 +36,8 @@ QUERIES = {
     "aggregate": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
     "distinct": "SELECT DISTINCT k FROM a WINDOW(RANGE 10 SECONDS)",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
+    "enrich": "SELECT a.k AS k, a.v AS av, d.v AS dv FROM a JOIN d ON a.k = d.k",
+    "enrich_static": "SELECT a.k AS k, a.v AS av, d.v AS dv FROM a JOIN d ON a.k = d.k",
 }
 
 
@@ -57,7 +60,23 @@ def _run(job: Job, place: Path) -> None:
     *before, query = _nexmark(job) if work.nexmark else [*_declared(job), QUERIES[job.work]]
     for statement in before:
         database.sql(statement)
+    if work.table:
+        _fill(database, job)
     database.sql(query, sink=Parquet(place / "out"), name="q").await_end()
+
+
+def _fill(database: sl.Database, job: Job) -> None:
+    """The table as statements change it: its rows first, then a statement for each instant of the changes."""
+    kind = "CONSTANT" if job.work == "enrich_static" else "NON RETROACTIVE"
+    database.sql(f"CREATE TABLE d (k BIGINT PRIMARY KEY, v BIGINT) {kind}")
+    read = pl.read_csv if job.kind == "csv" else pl.read_parquet
+    changes = pl.concat(read(path) for path in job.files("pieces", "d"))
+    first = changes["t"].min()
+    table = database.table("d")
+    table.insert(changes.filter(pl.col("t") == first).select("k", "v"), at=first)
+    later = changes.filter(pl.col("t") > first)
+    for (at,), rows in later.group_by("t", maintain_order=True):
+        table.upsert(rows.select("k", "v"), at=at)
 
 
 def _declared(job: Job) -> list[str]:
