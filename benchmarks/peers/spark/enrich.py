@@ -7,9 +7,13 @@ the table at its own time.
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
-from harness import Job
+import fresh
+import pyarrow as pa
+import pyarrow.parquet as pq
+from harness import Delays, Job
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
@@ -57,3 +61,27 @@ def run_changing(spark: SparkSession, rows: DataFrame, job: Job, place: Path) ->
 
     writer = rows.writeStream.foreachBatch(join).option("checkpointLocation", str(place / "checkpoint"))
     writer.trigger(availableNow=True).start().awaitTermination()
+
+
+def run_fresh(spark: SparkSession, job: Job) -> Delays:
+    """A change is a further file of the table; it is visible when `foreachBatch` has a result with it."""
+    place = job.out / "fresh"
+    path = Path(stored(spark, job, place))
+
+    def commit(key: int, value: int) -> None:
+        row = pa.table({"t": [time.time_ns() // 1000], "k": [key], "v": [value]})
+        pq.write_table(row, place / "unfinished")
+        (place / "unfinished").rename(path / f"change-{value}.parquet")
+
+    changes = fresh.Changes(commit)
+
+    def join(batch: DataFrame, _: int) -> None:
+        values = _joined(batch, _latest(spark.read.schema(COLUMNS).parquet(str(path)))).select("dv").distinct()
+        changes.receive(row.dv for row in values.collect())
+
+    rate = spark.readStream.format("rate").option("rowsPerSecond", job.rate).load()
+    rows = rate.select((F.col("value") % fresh.KEYS).alias("k"), F.col("value").alias("v"))
+    query = rows.writeStream.foreachBatch(join).option("checkpointLocation", str(place / "checkpoint")).start()
+    found = changes.run(job.paced_seconds)
+    query.stop()
+    return found
