@@ -53,7 +53,10 @@ LogLevelOption = Annotated[
     str | None,
     typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
-_BENCHES = "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, enrich, or all."
+_BENCHES = (
+    "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, "
+    "enrich, or all."
+)
 
 
 class Stopped(Exception):
