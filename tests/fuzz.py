@@ -26,7 +26,7 @@ import user_functions as users
 from fuzz_coverage import GROUPS, cells
 from random_streams import cut
 from strandline.apps.verify import check as judged
-from strandline.apps.verify.dataset import NameScope, QueryUnderTest
+from strandline.apps.verify.dataset import QueryUnderTest
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase
@@ -35,16 +35,16 @@ from strandline.apps.verify.report import render
 from strandline.apps.verify.server import temporary_server
 from strandline.apps.verify.shrink import smallest_failing
 from strandline.core.errors import SetupError
+from strandline.core.temporal import EARLIEST, FOREVER, to_datetime
 from strandline.core.types import Column
-from strandline.logical.catalog import Catalog
+from strandline.logical.catalog import Catalog, Table
 from strandline.logical.explain import show_plan
+from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import UNTIL, frame_schema
-from strandline.sql import ast
-from strandline.sql.binder.create_function import with_definitions
-from strandline.sql.parser.statements import parse
-from strategies import Question, question
-from support import Arrivals, batch, run_plan
+from strategies import Question, question, tested_query
+from support import Answer, Arrivals, Cuts, assert_exact, batch, run_plan
+from table_logs import run_with_tables
 
 KEPT = Path(__file__).parent / "regressions"
 LEAST_SHARE = 0.01
@@ -56,6 +56,7 @@ class Tally:
     """What a run has done."""
 
     questions: int = 0
+    reference_instants: int = 0
     instants: Counter[str] = field(default_factory=Counter)
     answered: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
@@ -69,18 +70,22 @@ class Tally:
         return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
 
 
-def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool = True) -> None:
-    """One question."""
+def ask(
+    seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool = True, tables: bool | None = None
+) -> None:
+    """One question; with or without `tables`, or as the dice say."""
     dice = Random(seed)
-    asked = question(dice)
+    asked = question(dice, tables)
     cuts = cut(dice, asked.streams)
     tally.questions += 1
     tally.cells.update(cells(asked, cuts))
     bound = bound_question(asked)
     tally.plans.add(normalised(show_plan(bound.plan)))
-    answer = run_plan(bound.plan, asked.streams, cuts)
+    answer, streams = answered(asked, bound, cuts)
     elements = batch(schema(bound.plan), answer.elements).frame
-    streams = [recorded(stream) for stream in asked.streams]
+    if asked.tables:  # the definition judges, too
+        contents = {each.stream.name: elements_in(each) for each in streams}
+        tally.reference_instants += assert_exact(bound.plan, contents, answer)
     for database in databases:
         name = database.dialect.name
         verdict = judged.check(database, bound, streams, elements)
@@ -100,25 +105,29 @@ def ask(seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
 
 
+def answered(asked: Question, bound: QueryUnderTest, cuts: Cuts) -> tuple[Answer, list[Recorded]]:
+    """The answer of the local engine, and the rows that it has seen."""
+    streams = [recorded(stream) for stream in asked.streams]
+    if not asked.tables:
+        return run_plan(bound.plan, asked.streams, cuts), streams
+    answer, ends = run_with_tables(bound.plan, asked.streams, asked.tables, cuts, 2 if cuts.shards == 1 else 1000)
+    return answer, [*streams, *(drawn.recorded(ends[drawn.name]) for drawn in asked.tables)]
+
+
+def elements_in(rows: Recorded) -> list[Element]:
+    names = [name for name, _ in rows.stream.columns]
+    found = zip(rows.rows.iter_rows(named=True), rows.times.tolist(), rows.ends.tolist(), strict=True)
+    return [Element(start, {name: row[name] for name in names}, end) for row, start, end in found]
+
+
 def bound_question(asked: Question) -> QueryUnderTest:
     catalog = Catalog()
     users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
-    name_scope = NameScope(catalog)
-    for statement in with_definitions(tuple(parse(asked.text)), catalog.functions):
-        match statement:
-            case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
-                name_scope = name_scope.with_query(name.name, query)
-            case ast.CreateStream() | ast.Drop() | ast.CreateSink() | ast.DropSink():
-                raise AssertionError(f"no question has {statement}")
-            case (
-                ast.Explain() | ast.ExplainAnalyze() | ast.Show() | ast.Describe() | ast.Set() | ast.QueryWithShedding()
-            ):
-                raise AssertionError(f"no question has {statement}")
-            case _:
-                return QueryUnderTest("query", statement, name_scope.plan(statement), name_scope)
-    raise AssertionError(f"no query in {asked.text}")
+    for drawn in asked.tables:
+        catalog.add(drawn.table)
+    return tested_query(asked.text, catalog)
 
 
 def recorded(stream: Arrivals) -> Recorded:
@@ -138,8 +147,12 @@ def normalised(plan: str) -> str:
 
 def script(asked: Question, streams: Iterable[Recorded]) -> str:
     """The question as a script of its own, which `strandline verify` takes, once it has `user_functions.py`."""
-    declared = []
+    declared: list[str] = []
+    tables = {drawn.name: drawn.table for drawn in asked.tables}
     for each in streams:
+        if each.stream.name in tables:
+            declared += table_script(tables[each.stream.name], each)
+            continue
         columns = ", ".join(f"{name} {kind}" for name, kind in each.stream.columns)
         shown = each.rows.select([name for name, _ in each.stream.columns]).rows()
         rows = ", ".join(f"({', '.join(map(_value, row))})" for row in shown)
@@ -147,6 +160,32 @@ def script(asked: Question, streams: Iterable[Recorded]) -> str:
         order = f"{when} WITHIN {each.stream.disorder_us} MICROSECONDS"
         declared.append(f"CREATE STREAM {each.stream.name} ({columns}) SOURCE rows({rows}) {order};")
     return "\n".join([*declared, f"{asked.text};", ""])
+
+
+def table_script(table: Table, rows: Recorded) -> Iterator[str]:
+    """Statements after which a table has these elements. Equal rows of a table without a key are inserted again when
+    one of them ends."""
+    columns, names = ", ".join(f"{name} {kind}" for name, kind in table.columns), [name for name, _ in table.columns]
+    key = f", PRIMARY KEY ({', '.join(table.key)})" if table.key else ""
+    kind = " CONSTANT" if table.kind == "constant" else "" if table.retroactive else " NON RETROACTIVE"
+    yield f"CREATE TABLE {table.name} ({columns}{key}){kind};"
+    live: Counter[tuple[object, ...]] = Counter()
+    elements = list(zip(rows.rows.select(names).rows(), rows.times.tolist(), rows.ends.tolist(), strict=True))
+    for at in sorted({t for _, start, end in elements for t in (start, end) if t < FOREVER}):
+        when = f"AT TIMESTAMP '{to_datetime(max(at, EARLIEST)).replace(tzinfo=None)}';"
+        gone = Counter(row for row, _, end in elements if end == at)
+        live -= gone
+        for row in gone:
+            same = [
+                f"{n} IS NOT DISTINCT FROM CAST({_value(v)} AS {table.column_type(n)})"
+                for n, v in zip(names, row, strict=True)
+            ]
+            yield f"DELETE FROM {table.name} WHERE {' AND '.join(same)} {when}"
+        come = Counter(row for row, start, _ in elements if start == at)
+        live += come
+        again = Counter({one: live[one] - come[one] for one in gone})
+        for row in (*come.elements(), *again.elements()):
+            yield f"INSERT INTO {table.name} VALUES ({', '.join(map(_value, row))}) {when}"
 
 
 def _value(value: object) -> str:
@@ -185,6 +224,7 @@ def show(tally: Tally, seconds: float) -> None:
     print(f"\n{tally.questions:,} questions, {len(tally.plans):,} different plans, {seconds:.0f} s")
     for name, count in tally.instants.items():
         print(f"{name}: {count:,} instants compared, {tally.answered[name] / max(count, 1):.0%} of them with rows")
+    print(f"the definition: {tally.reference_instants:,} instants of questions with tables compared")
     for reason, count in tally.unchecked.most_common():
         print(f"not compared: {count} x {reason}")
     print(f"{len(tally.wrong)} wrong")
@@ -194,6 +234,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--tables", action="store_true", help="only questions with tables")
     parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
     options = parser.parse_args()
     tally, began = Tally(), time.monotonic()
@@ -202,7 +243,7 @@ def main() -> int:
         for seed in range(options.seed, options.seed + options.count):
             before = len(tally.wrong)
             try:
-                ask(seed, databases, tally)
+                ask(seed, databases, tally, tables=options.tables or None)
             except Exception as error:
                 tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
             for text in tally.wrong[before:]:
@@ -210,7 +251,7 @@ def main() -> int:
             if sys.stdout.isatty() and seed % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS
+    whole = options.count >= GOAL_PLANS and not options.tables
     thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS or min(tally.instants.values()) < GOAL_INSTANTS)
     return 1 if tally.wrong or thin else 0
 

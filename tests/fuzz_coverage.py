@@ -12,14 +12,19 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
+import polars as pl
+
 import user_functions as users
+from strandline.core.temporal import OPEN
 from strandline.functions.aggregates import AGGREGATES, find_aggregate
+from strandline.runtime.kernels.batch import UNTIL
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Subquery
 from strandline.sql.binder.grouping import grouping_sets, is_grouping
 from strandline.sql.parser.statements import parse
 from strategies import Question
 from support import DOMAIN, Arrivals, Cuts
+from table_logs import DrawnTable
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "windows": (
@@ -131,6 +136,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "granules",
     ),
     "ranks": ("of each partition", "of all", "up to a place", "a place alone", "in the answer", "QUALIFY", "of groups"),
+    "tables": (
+        "retroactive",
+        "looked up",
+        "as of",
+        "constant",
+        "keyed",
+        "bag",
+        "equal rows",
+        "given times",
+        "by the clock",
+        "several changes at one instant",
+        "before the query",
+        "while the query runs",
+        "a changed key",
+        "granules",
+    ),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
 
@@ -139,6 +160,7 @@ def cells(asked: Question, cut: Cuts) -> set[str]:
     """The cells that a question and the way it is fed are in, as `group: cell`."""
     found = {f"streams: {cell}" for stream in asked.streams for cell in _stream(stream)}
     found |= {f"cuts: {cell}" for cell in _cut(asked, cut)}
+    found |= {f"tables: {cell}" for drawn in asked.tables for cell in _table(drawn)}
     statements = parse(asked.text)
     definitions = ast.CreateStreamAs | ast.CreateView | ast.CommonTable
     named = {s.name.name.lower() for each in statements for s in _walk(each) if isinstance(s, definitions)}
@@ -169,6 +191,10 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield from _window(window, over)
                 if node.granularity is not None:
                     yield "outputs: granules"
+                if node.as_of is not None:
+                    yield "tables: as of"
+                if node.granularity is not None and name.name.startswith("r"):
+                    yield "tables: granules"
             case ast.QueryTable(query, window, _):
                 yield "subqueries: in FROM"
                 yield from _window(window, _what_is_under_a_window(query))
@@ -443,3 +469,29 @@ def _cut(asked: Question, cut: Cuts) -> Iterator[str]:
         times = [element.time for element in stream.elements]
         if any(0 < n < len(times) and times[n - 1] == times[n] for n in accumulate(sizes)):
             yield "inside a tie"
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _table(drawn: DrawnTable) -> Iterator[str]:
+    table, log, times = drawn.table, drawn.log, drawn.times
+    changes = table.kind == "changing"
+    yield "constant" if not changes else "retroactive" if table.retroactive else "looked up"
+    yield "keyed" if table.key else "bag"
+    names = [name for name, _ in table.columns]
+    if log.filter(pl.col(UNTIL) == OPEN).select(names).is_duplicated().any():
+        yield "equal rows"
+    given = [text.rpartition(" AT TIMESTAMP ")[1] != "" for text in drawn.statements]
+    if any(given):
+        yield "given times"
+    if not all(given):
+        yield "by the clock"
+    if len(set(times)) < len(times):
+        yield "several changes at one instant"
+    if drawn.base:
+        yield "before the query"
+    if changes and drawn.base < log.height:
+        yield "while the query runs"
+    if any(text.startswith(f"UPDATE {table.name} SET {key} =") for text in drawn.statements for key in names):
+        yield "a changed key"

@@ -29,7 +29,17 @@ from strandline.planner.alternatives import ALTERNATIVES, neighbours
 from strandline.planner.join_order import JoinGraph, in_order, join_graph_of, rebuilt
 from strandline.planner.joins.rates import Tree
 from strandline.planner.rules.prune_columns import prune_columns
-from strandline.planner.stages import FILTERS, MAPS, NEEDLESS, SHARING, RewriteStage, Rule, run_to_fixpoint
+from strandline.planner.stages import (
+    CONSTANTS,
+    FILTERS,
+    LOOKUPS,
+    MAPS,
+    NEEDLESS,
+    SHARING,
+    RewriteStage,
+    Rule,
+    run_to_fixpoint,
+)
 from strategies import Question, question
 from support import assert_exact, bind, raw, run_plan
 
@@ -41,7 +51,7 @@ CASE_ONE_IN = 4  # seeds that take the query of a rule's case
 LARGEST = 60  # operators of a plan; beyond that a walk says no more for its time
 
 IN_SPACE = {rule.__name__ for rule in ALTERNATIVES}
-STAGES = (NEEDLESS, FILTERS, MAPS, SHARING)
+STAGES = (NEEDLESS, LOOKUPS, FILTERS, CONSTANTS, MAPS, SHARING)
 # Those of the stages, too, one at a time.
 STEPWISE = (
     *ALTERNATIVES,
@@ -220,9 +230,10 @@ def _draw_question(seed: int, dice: Random) -> Question:
 def _ask_case(number: int) -> Question:
     from plan_cases import read_rule_cases  # these two import this module
     from rule_testing import some_streams
+    from table_testing import some_tables
 
     cases = [case for case in read_rule_cases() if case.refusal is None and case.file.stem != "order_joins"]
-    return Question(tuple(some_streams(number)), cases[number % len(cases)].query)
+    return Question((*some_streams(number), *some_tables(number)), cases[number % len(cases)].query)
 
 
 def _judge(dice: Random, asked: Question, expected: Expected, other: Plan, tally: Tally) -> str | None:

@@ -248,11 +248,15 @@ def mutated(number: int) -> Seed:
     """The text with this number: a seed after one to four kinds of damage."""
     dice = Random(number)
     seed = dice.choice(seeds())
-    text = seed.text
+    return Seed(seed.declarations, damaged(seed.text, dice))
+
+
+def damaged(text: str, dice: Random) -> str:
+    """The text after one to four kinds of damage."""
     gentle = dice.random() < 0.5
     for _ in range(dice.choice((1, 1, 1, 2, 4))):
         damage = dice.choice(_RARE if dice.random() < 0.15 else _GENTLE if gentle else _ROUGH)
         if words := _words(text):
             damage(words, dice)
         text = "".join(words)
-    return Seed(seed.declarations, text)
+    return text

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Final
 
 from rule_testing import made_by
-from strandline.logical.catalog import BaseStream, Catalog
+from strandline.logical.catalog import BaseStream, Catalog, Table
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
@@ -38,6 +38,7 @@ from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
 from strandline.sql.binder.create_stream import bind_create_stream
 from strandline.sql.parser.statements import parse
+from table_testing import some_tables
 
 TESTS: Final = Path(__file__).parent
 PLANS: Final = TESTS / "plans"
@@ -152,7 +153,11 @@ def read_rule_cases() -> tuple[Case, ...]:
 
 
 def declare_streams(script: str) -> Catalog:
+    """The streams and views of a script, and the tables that all cases have."""
     catalog = Catalog()
+    for each in some_tables(0):
+        assert each.table is not None
+        catalog.add(each.table)
     for statement in parse(script):
         match statement:
             case ast.CreateStream():
@@ -170,6 +175,7 @@ def plan_queries(case: Case) -> PlannedPipeline:
     """The plans of a case, made in the way in which the engine makes them."""
     catalog = declare_streams(case.declarations)
     streams = [stream for stream in catalog if isinstance(stream, BaseStream)]
+    streams += [table.input for table in catalog if isinstance(table, Table)]
     statements = list(parse(case.query))
     names = [f"query{number}" if len(statements) > 1 else "query" for number in range(1, len(statements) + 1)]
     bound: dict[str, Plan] = {}

@@ -10,11 +10,20 @@ failing example small.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
+import user_functions as users
 from random_streams import stream
+from strandline.apps.verify.dataset import NameScope, QueryUnderTest
+from strandline.core.errors import BindError
+from strandline.logical.catalog import Catalog, TableKind
+from strandline.logical.tree import streams_read
+from strandline.sql import ast
+from strandline.sql.binder.create_function import with_definitions
+from strandline.sql.parser.statements import parse
 from support import Arrivals
+from table_logs import DrawnTable, draw_table
 from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, SET_OPERATORS, Field, Fields
 
 
@@ -27,6 +36,8 @@ class Table:
     fields: tuple[Field, ...]
     chronon: bool
     conditions: tuple[str, ...] = ()
+    times: tuple[str, ...] = ()  # the time columns of streams that are joined here, one with all others
+    plain: tuple[str, str] | None = None  # name and alias of a table, if it is nothing else
 
 
 @dataclass(frozen=True)
@@ -43,10 +54,11 @@ class Select:
 
 @dataclass(frozen=True)
 class Question:
-    """Streams and a script over them that ends in a query."""
+    """Streams, tables, and a script over them that ends in a query."""
 
     streams: tuple[Arrivals, ...]
     text: str
+    tables: tuple[DrawnTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,9 +106,10 @@ def shared_names(left: Table, right: Table) -> list[str]:
 class Writer:
     """Writes one script. `scans` is how many streams it may still read: products grow quickly."""
 
-    def __init__(self, dice: Random, streams: Sequence[Arrivals]) -> None:
+    def __init__(self, dice: Random, streams: Sequence[Arrivals], tables: Sequence[DrawnTable] = ()) -> None:
         self.dice = dice
         self.streams = streams
+        self.drawn = tables
         self.scans = 3
         self.names = 0
         self.declared: list[tuple[str, Select]] = []
@@ -202,13 +215,32 @@ class Writer:
             fields = tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(inner.families, 1))
             return Table(f"{name}{window} {alias}", fields, inner.chronon and is_instant(window))
         self.scans -= 1
+        if self.drawn and self.chance(2):
+            return self.stored_table(alias)
         stream = self.dice.choice(self.streams)
         names = [name for name, _ in stream.columns]
         window = "" if stream.intervals else self.rows_window(names) if self.chance(6) else self.window()
         if self.chance(12):
             window += f" GRANULARITY({self.dice.choice((2, 3, 5))} MICROSECONDS)"
         fields = tuple(Field(f"{alias}.{c}", FAMILY.get(c, "time")) for c, _ in stream.columns)
-        return Table(f"{stream.name}{window} {alias}", fields, not stream.intervals and is_instant(window))
+        chronon, times = not stream.intervals and is_instant(window), (f"{alias}.ts",)
+        return Table(f"{stream.name}{window} {alias}", fields, chronon, times=() if "GRAN" in window else times)
+
+    def stored_table(self, alias: str) -> Table:
+        """A table; now and then as it was at a border of granules."""
+        drawn = self.dice.choice(self.drawn)
+        fields = tuple(Field(f"{alias}.{c}", FAMILY[c]) for c, _ in drawn.columns)
+        if self.chance(10):
+            granules = f" GRANULARITY({self.dice.choice((2, 3, 5))} MICROSECONDS)"
+            return Table(f"{drawn.name}{granules} {alias}", fields, False)
+        return Table(f"{drawn.name} {alias}", fields, False, plain=(drawn.name, alias))
+
+    def as_of(self, left: Table, right: Table) -> Table:
+        """The right side, now and then looked up by the time of a stream of the left."""
+        if right.plain is None or not left.times or not self.chance(3):
+            return right
+        name, alias = right.plain
+        return replace(right, text=f"{name} FOR SYSTEM_TIME AS OF {self.pick(*left.times)} {alias}")
 
     def window_over(self, inner: Select) -> str:
         """A window over a query that can have one."""
@@ -252,12 +284,19 @@ class Writer:
             right = self.table(depth)
             chronon = found.chronon and right.chronon
             condition = self.join_condition(found, right)
+            times: tuple[str, ...] = ()
             match self.pick("on", "on", "outer", "where", "cross", "partner", "shared", "shared"):
                 case "outer":
                     kind = self.pick("LEFT", "LEFT", "RIGHT", "FULL")
+                    right = self.as_of(found, right) if kind == "LEFT" and found.plain is None else right
                     text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
+                    chronon = found.chronon and (right.chronon or (kind == "LEFT" and right.plain is not None))
                 case "on":
+                    right = self.as_of(found, right)
                     text, conditions = f"{found.text} JOIN {right.text} ON {condition}", found.conditions
+                    times = (*found.times, *right.times)
+                    # What is joined with rows of an instant is valid for that instant.
+                    chronon |= (found.chronon or right.chronon) and (found.plain is not None or right.plain is not None)
                 case "where":
                     text, conditions = f"{found.text} CROSS JOIN {right.text}", (*found.conditions, condition)
                 case "partner":
@@ -269,7 +308,7 @@ class Writer:
                     return self.shared_join(found, right, names)
                 case _:
                     text, conditions = f"{found.text} CROSS JOIN {right.text}", found.conditions
-            found = Table(text, (*found.fields, *right.fields), chronon, conditions)
+            found = Table(text, (*found.fields, *right.fields), chronon, conditions, times)
         return found
 
     def shared_join(self, left: Table, right: Table, names: Sequence[str]) -> Table:
@@ -562,11 +601,66 @@ class Writer:
         return "\n".join(self.statements)
 
 
-def question(dice: Random) -> Question:
-    """Up to three streams with up to four columns each, and a query over them."""
+def question(dice: Random, with_tables: bool | None = None) -> Question:
+    """Up to three streams with up to four columns each, in two of five questions tables, and a query over them."""
+    tables = some_tables(dice) if with_tables or (with_tables is None and dice.randint(1, 5) <= 2) else ()
     streams = []
-    for number in range(dice.randint(1, 3)):
+    for number in range(dice.randint(1, 1 if tables else 3)):
         letters = dice.sample(sorted(LETTERS), dice.randint(1, 4))
+        if tables:  # they have a column in common
+            letters = sorted({*letters, tables[0].columns[0][0]})
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
         streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
-    return Question(tuple(streams), Writer(dice, streams).script())
+    while True:
+        text = Writer(dice, streams, tables).script()
+        if not tables or is_allowed(text, streams, tables):
+            return Question(tuple(streams), text, tables)
+
+
+def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
+    """One table or two: bags and keyed ones, retroactive or not, now and then constant."""
+    tables = []
+    for number in range(dice.randint(1, 2)):
+        letters = dice.sample("ibmsoyd", dice.randint(1, 3))
+        key = tuple(letters[: dice.randint(1, 2)]) if dice.random() < 0.5 else ()
+        kind: TableKind = "constant" if dice.random() < 1 / 6 else "changing"
+        columns = {letter: LETTERS[letter] for letter in letters}
+        tables.append(draw_table(dice, f"r{number}", columns, key=key, kind=kind, retroactive=dice.random() < 0.5))
+    return tuple(tables)
+
+
+def tested_query(text: str, catalog: Catalog) -> QueryUnderTest:
+    """The query at the end of a script; those with names are bound, too, whether it reads them or not."""
+    name_scope = NameScope(catalog)
+    for statement in with_definitions(tuple(parse(text)), catalog.functions):
+        match statement:
+            case ast.CreateStreamAs(name, query) | ast.CreateView(name, _, query):
+                name_scope = name_scope.with_query(name.name, query)
+            case _ if isinstance(statement, ast.Query):
+                if isinstance(statement, ast.With):
+                    name_scope.inside(statement)
+                return QueryUnderTest("query", statement, name_scope.plan(statement), name_scope)
+            case _:
+                raise AssertionError(f"no question has {statement}")
+    raise AssertionError(f"no query in {text}")
+
+
+# What has no meaning with tables that are looked up, or none yet.
+REFUSED = ("lookup-over-changing", "lookup-preserved", "lookup-set-operation", "lookup-window", "lookup-as-of")
+
+
+def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTable]) -> bool:
+    """Whether a script reads a stream and a table, and the binder knows what it means."""
+    catalog = Catalog()
+    users.bring(catalog)
+    for stream_ in streams:
+        catalog.add(stream_.declared)
+    for drawn in tables:
+        catalog.add(drawn.table)
+    try:
+        read = streams_read(tested_query(text, catalog).plan)
+    except BindError as error:
+        if error.code in REFUSED:
+            return False
+        raise
+    return all(any(one.name in read for one in some) for some in (streams, tables))

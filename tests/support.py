@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from pathlib import Path
@@ -44,13 +44,14 @@ from strandline.core.types import (
     decimal,
 )
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall
+from strandline.logical.catalog import BaseStream, Catalog, ConnectorCall, Table
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import Value
-from strandline.logical.plan import Plan
+from strandline.logical.plan import Plan, Scan
 from strandline.logical.reference.change_feed import ChangeRow, FoldedFeed, fold_changes
 from strandline.logical.reference.interpreter import Element, RawStreams, bag, change_instants, snapshot
 from strandline.logical.schema import schema
+from strandline.logical.tree import transform_up
 from strandline.planner.coalescing import coalesce_everywhere
 from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import lower
@@ -331,7 +332,7 @@ def same_snapshots(actual: Elements, expected: Callable[[Instant], list[Payload]
 class Arrivals:
     """A stream in order of arrival, with the disorder that it admits to. Its time is the column `ts`; with `intervals`
     its rows are valid until the time in the column `te`, which is the last one then. With `changes` its rows are those
-    of a change feed."""
+    of a change feed. With `table` queries see a table, whose history the intervals are."""
 
     name: str
     columns: tuple[tuple[str, Type], ...]
@@ -339,6 +340,7 @@ class Arrivals:
     disorder_us: int = 0
     intervals: bool = False
     changes: ChangeFeed | None = None
+    table: Table | None = None
 
     @property
     def declared(self) -> BaseStream:
@@ -485,7 +487,7 @@ class Answer:
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
-    chosen = optimize(plan) if optimised else plan
+    chosen = _with_tables_as_streams(optimize(plan) if optimised else plan, streams)
     pipeline = lower(
         "q", chosen, [s.declared for s in streams], cut.shards, form=cut.form, strategy=form_strategy(cut.forms)
     )
@@ -512,12 +514,20 @@ def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, opt
     return answer
 
 
+def _with_tables_as_streams(plan: Plan, streams: Sequence[Arrivals]) -> Plan:
+    """The plan that reads the histories of tables as streams whose rows bring their intervals."""
+    tables = {stream.name for stream in streams if stream.table is not None}
+    return transform_up(
+        plan, lambda node: replace(node, table=None) if isinstance(node, Scan) and node.stream in tables else node
+    )
+
+
 def bind(text: str, streams: Sequence[Arrivals]) -> Plan:
     """The plan of the last statement of a script, which is a query; statements before it declare derived streams."""
     catalog = Catalog()
     users.bring(catalog)
     for stream in streams:
-        catalog.add(stream.declared)
+        catalog.add(stream.table or stream.declared)
     for statement in parse(text):
         match statement:
             case ast.CreateStreamAs():

@@ -29,6 +29,7 @@ LAYERS = (
     "runtime.expressions",
     "runtime.exchange",
     "runtime.result",
+    "runtime.snapshot_index",
     "runtime.result_buffer",
     "runtime.state",
     "runtime.operators",

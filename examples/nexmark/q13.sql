@@ -1,13 +1,14 @@
 -- What does a fixed table say of each bid?
 --
--- Elsewhere the table is looked up when a bid is processed. Here it is a stream whose rows are all older than the bids and
--- stay for ever; one that changes would be declared VALID FROM … UNTIL …. Such a table usually comes from file().
+-- A bid lasts for an instant, so the table is looked up when a bid comes, and nothing is kept of the bids. One that is
+-- changed while the query runs would be declared in the same way. Such a table usually comes from file().
 CREATE STREAM bid SOURCE nexmark('bid', events => 100000, rate => 1000);
 
 -- The numbers from 0 to 9999, each with itself as its value.
-CREATE STREAM side_input (value BIGINT, since TIMESTAMP)
-  SOURCE rate(total => 10000, rows_per_second => 10000, start => '2015-07-14 00:00:00', pace => false)
-  ORDERED BY since;
+CREATE TABLE digits (d BIGINT);
+INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
+CREATE TABLE side_input AS
+  SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS value FROM digits a, digits b, digits c, digits e;
 
 SELECT b.auction, b.bidder, b.price, b.date_time, s.value
-  FROM bid AS b JOIN side_input WINDOW(RANGE UNBOUNDED) AS s ON b.auction % 10000 = s.value;
+  FROM bid AS b JOIN side_input AS s ON b.auction % 10000 = s.value;

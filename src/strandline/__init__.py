@@ -78,6 +78,7 @@ def connect(
     config: Mapping[str, str] | None = None,
     take_over: bool = False,
     allow: Allow | None = None,
+    tables: str | os.PathLike[str] | None = None,
 ) -> Database:
     """Open a database of streams and continuous queries.
 
@@ -89,7 +90,8 @@ def connect(
     queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with ALLOW SHEDDING,
     `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that another run seems to
     write: that run then stops. `allow` confines what SQL may reach to given directories, hosts, connectors, functions
-    and secrets; without it, everything that the process can reach (docs/security.md).
+    and secrets; without it, everything that the process can reach (docs/security.md). `tables` is the directory of the
+    tables, if it is not to be in the checkpoint; without either they are gone with the program.
 
     The environment variable STRANDLINE_LOG, a level or `level:file`, enables a log (docs/howto.md).
     """
@@ -110,4 +112,5 @@ def connect(
         config=config,
         take_over=take_over,
         allow=allow,
+        tables=tables,
     )

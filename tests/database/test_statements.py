@@ -10,9 +10,15 @@ import pytest
 import strandline as sl
 from strandline.core.errors import StrandlineError
 from strandline.core.table import TextTable
+from strandline.core.temporal import DAY
+from strandline.core.types import BIGINT, VARCHAR
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import read_script, start_script
+from strandline.logical.catalog import Table
+from strandline.sql import ast
+from strandline.sql.binder.binder import bind_materialized_view
+from strandline.sql.parser.statements import parse_one
 
 STREAMS = """
 CREATE STREAM s (k VARCHAR, v INT, ts BIGINT) SOURCE rows(('a', 1, 0), ('b', 2, 3)) ORDERED BY ts WITHIN 2 SECONDS;
@@ -194,7 +200,8 @@ def test_show_streams_and_views(database: Database) -> None:
             "definition": "SELECT k, COUNT(*) AS n FROM s GROUP BY k",
         },
     ]
-    assert told(database, "SHOW VIEWS") == [{"name": "v", "columns": "n BIGINT", "definition": "SELECT n FROM d"}]
+    view = {"name": "v", "kind": "view", "columns": "n BIGINT", "definition": "SELECT n FROM d"}
+    assert told(database, "SHOW VIEWS") == [view]
 
 
 def test_show_queries(database: Database) -> None:
@@ -247,3 +254,43 @@ def test_a_script_shows_what_waits_for_its_end(database: Database) -> None:
         ["SELECT", "waiting", "s", "0"],
     ]
     assert described.splitlines()[1].split() == ["kind", "stream", "from", "a", "query"]
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_show_and_describe_tables(database: Database) -> None:
+    assert told(database, "SHOW TABLES") == []
+    columns = (("sym", VARCHAR), ("price", BIGINT))
+    database.catalog.add(Table("stock", columns, key=("sym",), retroactive=False, keep_us=7 * DAY))
+    [table] = told(database, "SHOW TABLES")
+    assert {name: table[name] for name in ("name", "kind", "columns", "key")} == {
+        "name": "stock",
+        "kind": "non-retroactive",
+        "columns": "sym VARCHAR, price BIGINT",
+        "key": "sym",
+    }
+    facts = [(row["property"], row["name"], row["value"]) for row in told(database, "DESCRIBE stock")]
+    assert facts == [
+        ("kind", None, "non-retroactive table"),
+        ("column", "sym", "VARCHAR"),
+        ("column", "price", "BIGINT"),
+        ("primary key", "sym", None),
+        ("time of a change", None, "by the clock"),
+        ("past", None, "7 DAYS"),
+    ]
+    assert "stock" not in {row["name"] for row in told(database, "SHOW STREAMS")}
+
+
+def test_materialized_views_are_views(database: Database) -> None:
+    statement = parse_one("CREATE MATERIALIZED VIEW v AS SELECT k FROM s KEEP 1 HOUR")
+    assert isinstance(statement, ast.CreateMaterializedView)
+    database.catalog.add(bind_materialized_view(statement, database.catalog))
+    [view] = told(database, "SHOW VIEWS")
+    assert view == {"name": "v", "kind": "materialized view", "columns": "k VARCHAR", "definition": "SELECT k FROM s"}
+    assert "v" not in {row["name"] for row in told(database, "SHOW STREAMS")}
+    facts = {row["property"]: row["value"] for row in told(database, "DESCRIBE v")}
+    assert (facts["kind"], facts["query"], facts["past"]) == ("materialized view", "SELECT k FROM s", "1 HOUR")
+    assert error_of(database, "DROP VIEW v").code == "other-kind"
+    database.sql("DROP MATERIALIZED VIEW v")
+    assert told(database, "SHOW VIEWS") == []

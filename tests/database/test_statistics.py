@@ -308,6 +308,21 @@ def test_a_stream_that_gets_faster_is_followed(database: Database) -> None:
     assert all(after[step].rate_out > 10 * before[step].rate_out for step in before if step.startswith("f1"))
 
 
+def test_the_length_of_batches_is_measured(database: Database) -> None:
+    """Batches of ten seconds, then of one: shorter ones count at once."""
+    query = database.sql(GROUPED)
+    for number in range(4):
+        give(database, query, [(n, "a", 10 * number + n / 10) for n in range(100)])
+    assert database.catalog.measured["a"].batch_seconds == pytest.approx(10.0)
+    for number in range(6):
+        give(database, query, [(n, "a", 40 + number + n / 100) for n in range(100)])
+    learned = database.catalog.measured["a"].batch_seconds
+    assert learned is not None and 0.9 < learned < 1.5
+    for number in range(3):  # a pause is one long batch, and no more
+        give(database, query, [(n, "a", 50 + 4 * number + n / 100) for n in range(100)])
+    assert database.catalog.measured["a"].batch_seconds == pytest.approx(learned, rel=0.6)
+
+
 def test_a_figure_is_replaced_when_another_is_far_from_it(database: Database) -> None:
     query = database.sql(GROUPED)
     give(database, query, [(n, "x", n / 10) for n in range(200)])

@@ -32,6 +32,8 @@ SETTING = Setting(1_000, 3.7, 0.2, False)  # rows per batch, batches per window,
 ROUGH = {"semi": 0.25, "left": 0.25, "session": 0.6, "rank": 0.3, "joined values": 1.0, "top": 0.3}
 # Batches end here where slides and granules do, so that nothing waits; in general half of a slide does.
 ROUGH |= {"slide": 0.3, "first of a slide": 1.1, "granules": 0.9}
+# Rows that cancel others stay until segments are merged, up to as many as count.
+ROUGH |= {"signed left": 0.25, "signed extremes": 0.3, "followed": 0.35, "groups of groups": 0.35}
 ROUGH |= {"filter": 0.6}  # the share that a comparison lets pass is a guess
 
 

@@ -35,6 +35,7 @@ from strandline.planner.rules.prune_columns import prune_columns
 from strandline.planner.rules.window import push_window_below_union
 from strandline.planner.stages import optimize
 from support import arrange, assert_exact, bind, examples, raw, run_plan, show
+from table_testing import some_tables
 
 A, B = "s0 [RANGE 7 MICROSECONDS] a", "s1 [RANGE 5 MICROSECONDS] b"
 
@@ -45,7 +46,7 @@ FIRING = [case for case in read_rule_cases() if case.refusal is None and case.fi
 @pytest.mark.parametrize("case", FIRING, ids=[case.name for case in FIRING])
 def test_rule_fires_and_keeps_the_answer(case: Case) -> None:
     for seed in range(examples(6)):
-        streams = some_streams(seed)
+        streams = [*some_streams(seed), *some_tables(seed)]
         plan = bind(case.query, streams)
         prepared = made_by(case.prepared_by, plan)
         others = [other for each in prepared for other in apply_rule(case.file.stem, each)]

@@ -20,6 +20,7 @@ from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse
 from support import DOMAIN, Arrivals, Cuts, assert_exact, moment, raw, run_plan
+from table_testing import some_tables
 
 CASES = read_plan_cases()
 ROWS = 7
@@ -73,7 +74,8 @@ def bind_queries(case: Case, catalog: Catalog) -> Iterator[Plan]:
 def test_engine_and_reference_agree(case: Case) -> None:
     catalog = declare_streams(case.declarations)
     dice = Random(case.name)
-    streams = [draw_rows(dice, stream) for stream in catalog if isinstance(stream, BaseStream)]
+    streams: list[Arrivals] = [draw_rows(dice, stream) for stream in catalog if isinstance(stream, BaseStream)]
+    streams += some_tables(0)
     row_by_row = Cuts(((1,) * ROWS,) * len(streams), shards=2)
     for plan in bind_queries(case, catalog):
         runs = [run_plan(plan, streams, each) for each in (Cuts(), row_by_row, cut(dice, streams))]

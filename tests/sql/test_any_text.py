@@ -22,6 +22,7 @@ from strandline.connectors.sources.file import FileSource
 from strandline.core.errors import Span, StrandlineError
 from strandline.database.database import Database
 from strandline.database.script import DeferredStatements
+from strandline.logical.catalog import Table
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
@@ -78,6 +79,8 @@ def outcome(seed: Seed) -> str:
     users.bring(database.catalog)
     for stream in declared(seed.declarations).catalog:
         database.catalog.add(stream)
+        if isinstance(stream, Table):
+            database.tables.open(stream)
     try:
         with patience(seed.text):
             take(seed.text, database)

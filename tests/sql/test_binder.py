@@ -6,7 +6,6 @@ import sys
 from collections import Counter
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -44,11 +43,11 @@ from strandline.logical.tree import transform_up, walk
 from strandline.sql import ast
 from strandline.sql.binder.binder import MAX_PLAN_HEIGHT, bind_derived_stream, bind_query
 from strandline.sql.binder.create_stream import bind_create_stream
+from strandline.sql.binder.create_table import bind_create_table
 from strandline.sql.binder.names import freshened
 from strandline.sql.parser.statements import parse, parse_one
 from strandline.sql.parser.token_stream import MAX_DEPTH
-
-CASES = Path(__file__).parent / "cases"
+from syntax_cases import cases
 
 SCRIPT = """
 CREATE STREAM bid (auction BIGINT, Price DOUBLE, ts TIMESTAMP) SOURCE file('bids') ORDERED BY ts;
@@ -56,17 +55,10 @@ CREATE STREAM s (a INT, b VARCHAR, ok BOOLEAN, amount DECIMAL(10, 2), d DATE, ts
   SOURCE file('s') ORDERED BY ts;
 CREATE STREAM cheap AS SELECT auction, price FROM bid WHERE price < 10;
 CREATE STREAM top AS SELECT auction, MAX(price) AS price FROM bid [RANGE 1 MINUTE] GROUP BY auction;
+CREATE TABLE item (auction BIGINT, name VARCHAR, PRIMARY KEY (auction)) NON RETROACTIVE;
+CREATE TABLE fee (auction BIGINT, cents INT) NON RETROACTIVE;
+CREATE TABLE rate (auction BIGINT, rate INT);
 """
-
-
-def cases(name: str) -> list[Any]:
-    """The cases of a file: a title line `-- …`, the text, `----`, and what is expected of it."""
-    found = []
-    for part in ("\n" + (CASES / name).read_text()).split("\n-- ")[1:]:
-        title, _, rest = part.partition("\n")
-        text, _, expected = rest.partition("\n----\n")
-        found.append(pytest.param(text, expected.strip("\n"), id=title))
-    return found
 
 
 def declared() -> Catalog:
@@ -77,6 +69,8 @@ def declared() -> Catalog:
                 catalog.add(bind_create_stream(statement))
             case ast.CreateStreamAs():
                 catalog.add(bind_derived_stream(statement, catalog))
+            case ast.CreateTable():
+                catalog.add(bind_create_table(statement))
     return catalog
 
 

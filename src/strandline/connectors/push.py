@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-import pyarrow as pa
-
+from strandline.connectors.rows import to_table
 from strandline.connectors.sources.journal import Journal
 from strandline.core.durable import encode_name
-from strandline.core.errors import SourceError
+from strandline.core.errors import CheckpointError, SourceError
 from strandline.core.lease import Lease
 from strandline.core.temporal import Instant
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import BaseStream, ConnectorCall, Stream
+from strandline.logical.catalog import BaseStream, ConnectorCall, Stream, Table
 
 
 class PushStreams:
@@ -38,18 +35,20 @@ class PushStreams:
         return replace(stream, source=ConnectorCall("events", (str(self._directory / encode_name(stream.name)),)))
 
     def append(self, stream: Stream, rows: Any) -> int:
-        """Append rows to a stream; they are on disk when this returns. Returns their number."""
+        """Append rows to a stream, or to the source of a table; they are on disk when this returns. Returns their
+        number."""
+        stream = _with_events(stream)
         journal = self._journal(stream)
         assert isinstance(stream, BaseStream)
-        table = _table(rows, stream)
+        table = to_table(rows, [name for name, _ in stream.columns], lambda what: _unfit(stream, what))
         journal.append(table)
         return int(table.num_rows)
 
     def advance(self, stream: Stream, until: Instant) -> None:
-        self._journal(stream).promise(until)
+        self._journal(_with_events(stream)).promise(until)
 
     def end(self, stream: Stream) -> None:
-        self._journal(stream).close()
+        self._journal(_with_events(stream)).close()
 
     def _journal(self, stream: Stream) -> Journal:
         if not isinstance(stream, BaseStream) or stream.source.function != "events":
@@ -60,7 +59,7 @@ class PushStreams:
             )
         if stream.name not in self._journals:
             directory = Path(str(stream.source.arguments[0])).absolute()
-            lease = Lease.acquire(directory)
+            lease = _acquire(stream, directory)
             journal = Journal(directory)
             try:
                 journal.refresh()
@@ -87,45 +86,22 @@ class PushStreams:
             self._directory = None
 
 
-def _table(rows: Any, stream: BaseStream) -> pa.Table:
-    """Convert Python rows to a table with all columns of the stream.
-
-    Types are not checked here: the source checks every row, and rejects those that do not fit.
-    """
-    names = [name for name, _ in stream.columns]
-    match rows:
-        case pa.Table():
-            table = rows
-        case pl.DataFrame():
-            table = rows.to_arrow()
-        case Mapping():
-            return _table([rows], stream)
-        case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
-            if others := {name for row in rows for name in row} - set(names):
-                raise _unfit(stream, f"unknown columns: {', '.join(sorted(others))}")
-            table = _of_columns({name: [row.get(name) for row in rows] for name in names})
-        case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
-            table = pa.Table.from_pandas(rows, preserve_index=False)
-        case [*_]:
-            for number, row in enumerate(rows, 1):
-                if not isinstance(row, list | tuple) or len(row) != len(names):
-                    raise _unfit(stream, f"row {number} is not a tuple of {len(names)} values")
-            table = _of_columns({name: [row[index] for row in rows] for index, name in enumerate(names)})
-        case _:
-            raise _unfit(stream, f"a {type(rows).__name__} is not a table")
-    missing = [name for name in names if name not in table.column_names]
-    unknown = [name for name in table.column_names if name not in names]
-    if missing or unknown:
-        raise _unfit(stream, f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or unknown)}")
-    return table.select(names)
+def _with_events(stream: Stream) -> Stream:
+    return stream.origin if isinstance(stream, Table) and stream.source is not None else stream
 
 
-def _of_columns(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+def _acquire(stream: BaseStream, directory: Path) -> Lease:
     try:
-        return pa.table({name: pa.array(values) for name, values in columns.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        # Values of several kinds in one column: as texts, each is converted alone.
-        return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
+        return Lease.acquire(directory)
+    except CheckpointError as error:
+        if error.code != "checkpoint-busy":
+            raise
+        raise CheckpointError(
+            f'another process is writing to stream "{stream.name}" in {directory}',
+            code="checkpoint-busy",
+            detail=error.detail,
+            hint="Stop it first, or declare the stream with a directory of its own: events('…'). Nothing was changed.",
+        ) from None
 
 
 def _unfit(stream: BaseStream, what: str) -> SourceError:

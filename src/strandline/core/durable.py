@@ -54,7 +54,7 @@ def encode_name(name: str) -> str:
 # Whole files
 
 
-def digest(data: bytes) -> str:
+def digest(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()[:DIGEST_LENGTH]
 
 

@@ -38,6 +38,8 @@ BEFORE_ALL: Final[Instant] = -(2**63)
 # the watermark of its stream past every valid row. The bounds do not depend on a clock, so a replay agrees.
 EARLIEST: Final[Instant] = -9_214_560_000 * SECOND  # 1678-01-01
 LATEST: Final[Instant] = 9_214_646_400 * SECOND  # 2262-01-01
+# Since when what was there before a query began counts as valid: before every row of a stream.
+ALWAYS: Final[Instant] = EARLIEST - 1
 # An interval may end later than it may start: the end pushes nothing, and 9999-12-31 is a common word for "open".
 LAST_END: Final[Instant] = 253_402_300_800 * SECOND  # 10000-01-01
 

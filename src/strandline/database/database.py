@@ -10,6 +10,7 @@ and `runtime/pipeline.py` what a batch changes.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
+from strandline.connectors.sinks.stored_view import StoredView
+from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.durable import encode_name
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.faults import named_faults
@@ -28,10 +31,12 @@ from strandline.core.temporal import instant
 from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.query import Query, stop_all
 from strandline.database.statements import BoundQuery, StatementResult, Statements
+from strandline.database.stored_relations import StoredRelations
+from strandline.database.tables import Moment, TableHandle, Tables, compose_delete, compose_update
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
 from strandline.engines.spark.engine import SparkEngine
-from strandline.logical.catalog import BaseStream, Catalog, SourceSchema
+from strandline.logical.catalog import BaseStream, Catalog, DerivedStream, SourceSchema
 from strandline.logical.schema import schema
 from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
@@ -45,6 +50,7 @@ from strandline.shedding.controller import make_shedding_controller
 from strandline.sql import ast
 from strandline.sql.binder.create_function import define, define_aggregate
 from strandline.sql.binder.create_stream import bind_create_stream, declaration
+from strandline.sql.binder.create_table import bind_create_table, table_declaration
 from strandline.sql.parser.statements import parse, parse_one
 
 if TYPE_CHECKING:
@@ -72,6 +78,7 @@ class Database:
         config: Mapping[str, str] | None = None,
         take_over: bool = False,
         allow: Allow | None = None,
+        tables: str | os.PathLike[str] | None = None,
     ) -> None:
         self.catalog = Catalog()
         self.catalog.allow = allow  # what statements may reach
@@ -83,6 +90,10 @@ class Database:
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # the sink of queries without one
         self.push = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
+        if tables is None and self.checkpoint is not None:
+            tables = self.checkpoint / "tables"
+        self.tables = Tables(self.catalog, None if tables is None else Path(tables).absolute())
+        self.stored = StoredRelations(self.catalog, self.tables, self.queries)
         self.statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._statements = Statements(self)
         self._engine: Engine = SparkEngine(spark, master, config, shards) if engine == "spark" else LocalEngine(shards)
@@ -97,8 +108,9 @@ class Database:
 
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
-        a `TextTable` for SHOW, DESCRIBE and a SELECT from the tables of sys, else None. It depends on the text, so
-        it has no static type here; that of `execute` is `StatementResult`."""
+        a `TextTable` for SHOW, DESCRIBE and a SELECT over tables only, a `CommittedChange` for a statement that changes
+        a table, else None. It depends on the text, so it has no static type here; that of `execute` is
+        `StatementResult`."""
         result: StatementResult = None
         for statement in parse(text):
             result = self.execute(statement, sink=sink, name=name)
@@ -109,6 +121,10 @@ class Database:
     ) -> StatementResult:
         """Run one statement; its value is as for `sql`."""
         return self._statements.execute(statement, sink=sink, name=name)
+
+    def is_stored(self, query: ast.Query) -> bool:
+        """Whether a query reads tables, materialized views and system tables only, and is executed at once."""
+        return self._statements.is_stored(query)
 
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
@@ -164,9 +180,10 @@ class Database:
     def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
         """What plans are made with now, for queries that may lose these shares of their rows."""
         capacity = shards * (1.0 if self.capacity is None else self.capacity)
+        tables = list(self.tables.inputs())
         return PlanningInputs(
-            [stream for stream in self.catalog if isinstance(stream, BaseStream)],
-            self.catalog.statistics(),
+            [*(stream for stream in self.catalog if isinstance(stream, BaseStream)), *tables],
+            {**self.catalog.statistics(), **{table.name: table.statistics for table in tables}},
             load_prices(),
             shards,
             {name: None if share is None else capacity for name, share in max_dropped.items()},
@@ -191,6 +208,27 @@ class Database:
     def checkpoint_of(self, name: str) -> Path | None:
         """The directory for the checkpoint of a query; None for a temporary one."""
         return self.checkpoint / encode_name(name) if self.checkpoint is not None else None
+
+    def make_view_sink(self, view: DerivedStream) -> Memory:
+        """Where a materialized view is kept: in memory, and with a checkpoint also beside it."""
+        keep = self.memory.keep if view.keep_us is None else None
+        if self.checkpoint is None:
+            return Memory(keep, view.keep_us)
+        return StoredView(keep, view.keep_us, self._view_directory(view.name))
+
+    def drop_view(self, name: str) -> None:
+        """Stop the query of a materialized view, and remove what is kept of it."""
+        dropped = [query for query in self.queries if query.name == name]
+        stop_all(dropped)
+        for query in dropped:
+            self.queries.remove(query)
+        if self.checkpoint is not None:
+            shutil.rmtree(self._view_directory(name), ignore_errors=True)
+            shutil.rmtree(self.checkpoint / encode_name(name), ignore_errors=True)
+
+    def _view_directory(self, name: str) -> Path:
+        assert self.checkpoint is not None, "without one, a view is in memory only"
+        return self.checkpoint / "views" / encode_name(name)
 
     def _refuse_taken_names(self, names: list[str]) -> None:
         """A name is one running query: its checkpoint, its directory, and what SHOW QUERIES lists."""
@@ -221,6 +259,33 @@ class Database:
         """Say that no row of a stream of `events()` follows."""
         self.push.end(self.catalog.get(stream))
 
+    def table(self, name: str) -> TableHandle:
+        """A table, to change it from the program and to read it."""
+        return self.tables.handle(name)
+
+    def insert(self, table: str, rows: Any, *, at: Moment | None = None) -> CommittedChange:
+        """Insert rows into a table, all or none: a table of Arrow, Polars or pandas, tuples or dicts."""
+        return self.table(table).insert(rows, at=at)
+
+    def upsert(self, table: str, rows: Any, *, at: Moment | None = None) -> CommittedChange:
+        """Insert rows into a table; those whose primary key it has replace its row."""
+        return self.table(table).upsert(rows, at=at)
+
+    def update(
+        self, table: str, assignments: Mapping[str, str], where: str | None = None, *, at: Moment | None = None
+    ) -> CommittedChange:
+        """Update rows of a table: `db.update("stock", {"price": "price * 1.1"}, where="sym = 'ACME'")`."""
+        return self._change(compose_update(self.table(table).name, assignments, where), at)
+
+    def delete(self, table: str, where: str | None = None, *, at: Moment | None = None) -> CommittedChange:
+        """Delete the rows of a table for which the condition is true; without one, all."""
+        return self._change(compose_delete(self.table(table).name, where), at)
+
+    def _change(self, text: str, at: Moment | None) -> CommittedChange:
+        statement = parse_one(text)
+        assert isinstance(statement, ast.TableChange), "it was composed as one"
+        return self._statements.change_table(statement, None if at is None else instant(at))
+
     def register(
         self,
         name: str,
@@ -248,6 +313,28 @@ class Database:
         stream = bind_create_stream(statement, SourceSchema(columns, None))
         feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
         self.catalog.add(replace(stream, feed=feed), statement.name.span)
+
+    def register_table(self, name: str, frame: DataFrame, *, key: str | Sequence[str] = ()) -> TableHandle:
+        """Make a DataFrame of Spark a table, with its columns: `db.register_table("airports", frame, key="faa")`.
+
+        The table has the rows of a DataFrame that is not streaming as they are now; what an earlier run has loaded is
+        compared with them. Rows of a streaming one are inserted as they come or, with a key, replace one another.
+        """
+        from strandline.engines.spark.dataframe import FrameFeed, checked, columns_of
+
+        columns = columns_of(name, checked(name, frame))
+        keys, is_streaming = (key,) if isinstance(key, str) else tuple(key), frame.isStreaming
+        statement = parse_one(table_declaration(name, columns, keys, "dataframe" if is_streaming else None))
+        assert isinstance(statement, ast.CreateTable), "it was written here"
+        table = bind_create_table(statement)
+        self.catalog.refuse_taken(table.name, statement.name.span)
+        if is_streaming:
+            table = replace(table, feed=FrameFeed(name, frame, columns, None, {}, lambda: self.log_file))
+        self.catalog.add(self.tables.create(table))
+        handle = self.table(name)
+        if not is_streaming:
+            handle.replace(frame.toArrow())
+        return handle
 
     def function(
         self,
@@ -315,8 +402,9 @@ class Database:
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
         stop_all(self.queries)
-        self.queries = []
+        self.queries.clear()
         self.push.close()
+        self.tables.close()
         self._engine.close()
 
 

@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -148,24 +149,41 @@ class Query:
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
         """The result at an instant before the watermark; without `at`, at the last complete instant, or at that of the
         last row if no row will follow."""
+        frame = self.rows_at(None if at is None else instant(at))
+        return in_form(to_result(frame, self.columns).select([c.name for c in self.columns]), form)
+
+    def rows_at(self, at: Instant | None) -> pl.DataFrame:
+        """The elements of the result that are valid at an instant, by column id; the instant is as for `snapshot`."""
+        self.check()
+        if isinstance(self.sink, Memory):
+            return self._running.results.snapshot(self.name, partial(self._snapshot_time, at))
         kept = self._kept()
-        progress = kept.watermark
-        snapshot_time = self._running.metrics.now(self.name, progress) if at is None else instant(at)
+        snapshot_time = self._snapshot_time(at, kept.watermark, kept.since)
+        frame = self._frame(kept)
+        return frame.filter((pl.col(FROM) <= snapshot_time) & (pl.col(UNTIL) > snapshot_time))
+
+    def _snapshot_time(self, at: Instant | None, progress: Instant, since: Instant) -> Instant:
+        """The instant of a snapshot, which must be complete, and retained."""
+        if progress == BEFORE_ALL:
+            raise QueryError(
+                f"the result of {self.name} is not complete at any instant yet",
+                code="not-complete",
+                hint="Wait for the first rows of its streams.",
+            )
+        snapshot_time = self._running.metrics.now(self.name, progress) if at is None else at
         if snapshot_time >= progress:
             raise QueryError(
                 f"the result of {self.name} at {show_instant(snapshot_time)} is not complete yet",
                 code="not-complete",
                 hint=f"It is complete for instants before {show_instant(progress)}.",
             )
-        if snapshot_time < kept.since:
+        if snapshot_time < since:
             raise QueryError(
                 f"the result of {self.name} at {show_instant(snapshot_time)} is no longer retained",
                 code="no-longer-kept",
-                hint=f"It is retained from {show_instant(kept.since)} on. {self._remedy()}",
+                hint=f"It is retained from {show_instant(since)} on. {self._remedy()}",
             )
-        frame = self._frame(kept)
-        valid = frame.filter((pl.col(FROM) <= snapshot_time) & (pl.col(UNTIL) > snapshot_time))
-        return in_form(to_result(valid, self.columns).select([c.name for c in self.columns]), form)
+        return snapshot_time
 
     def changes(self, form: Form = "arrow") -> Any:
         """The changes of the result, in order: the payload, `time`, and `change` (+n rows inserted, -n deleted).
@@ -330,6 +348,8 @@ class Query:
         return kept.frame(self.columns)
 
     def _remedy(self) -> str:
+        if isinstance(self.sink, Memory) and self.sink.keep_us is not None:
+            return "Keep more of the past: CREATE MATERIALIZED VIEW … KEEP 7 DAYS."
         limit = f"{self.sink.keep:,}" if isinstance(self.sink, Memory) else "so many"
         return (
             f"Memory keeps {limit} elements: pass a larger keep to connect() or `strandline shell`, "

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from strandline.connectors.sinks import Parquet
+from strandline.connectors.sinks import Parquet, Sink
 from strandline.core.durable import encode_name
 from strandline.core.errors import QueryError
 from strandline.core.lease import refuse_busy
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.statements import BoundQuery, Statements, unknown_sink
-from strandline.logical.catalog import DependentQuery, Stream
-from strandline.logical.tree import streams_read
+from strandline.logical.catalog import DependentQuery, DerivedStream, Stream
+from strandline.logical.tree import streams_read, tables_read
 from strandline.sql import ast
+from strandline.sql.binder.stored import names_read
 from strandline.sql.parser.statements import parse
 
 
@@ -30,6 +32,7 @@ class DeferredStatements(Statements):
         super().__init__(database)
         self.queries: list[BoundQuery] = []
         self.outputs: list[str] = []
+        self._executed: Counter[str] = Counter()
 
     def run(self, statements: Iterable[ast.Statement]) -> None:
         """Execute all statements of a script, and give names to the queries that have none."""
@@ -42,12 +45,26 @@ class DeferredStatements(Statements):
         self.queries.append(query)
         return None
 
+    def _mark(self, statement: ast.Statement) -> str:
+        """The text of a statement, and how often it has occurred: statements that are added to a script, before or
+        after it, leave its mark as it is."""
+        self._executed[statement.text] += 1
+        return f"{self._executed[statement.text]} {statement.text}"
+
     def _waiting(self) -> Sequence[BoundQuery]:
         return self.queries
 
     def _create_derived_stream(self, statement: ast.CreateStreamAs) -> None:
         super()._create_derived_stream(statement)
         self._start(replace(self.bind_stream(statement.name.name), statement=statement))
+
+    def _view_sink(self, view: DerivedStream) -> Sink | None:
+        return None  # its result goes where those of the other queries go
+
+    def is_stored(self, query: ast.Query) -> bool:
+        # A materialized view of the script has not started: a query that reads it is one of the queries.
+        waiting = {name.lower() for name in (query.name for query in self.queries) if self._is_view(name)}
+        return super().is_stored(query) and not waiting & names_read(query)
 
     def _readers(self) -> list[DependentQuery]:
         # A query that was created goes with its stream. A SELECT has nothing to go with, and a sink stays.
@@ -111,7 +128,7 @@ def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
     """Queries that share a stream, directly or through others, belong into one pipeline: they read it once."""
     groups: list[tuple[set[str], list[BoundQuery]]] = []
     for query in queries:
-        streams = set(streams_read(query.plan))
+        streams = set(streams_read(query.plan) - tables_read(query.plan))  # a table is read once per query in any case
         touching = [group for group in groups if group[0] & streams]
         merged = streams.union(*(group[0] for group in touching)), [q for group in touching for q in group[1]] + [query]
         groups = [group for group in groups if group not in touching] + [merged]

@@ -10,28 +10,49 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from strandline.connectors.sinks import Sink, make_sink
+from strandline.connectors.sinks import Sink, TableSink, make_sink
 from strandline.connectors.sources.base import confine_source, open_source, source_schema
+from strandline.connectors.tables.feeds.registry import confine_feed, feed_schema
+from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
 from strandline.core.table import TextTable
+from strandline.core.temporal import Instant
+from strandline.database.at_once import execute_as_table
 from strandline.database.introspection import show
-from strandline.database.introspection.system_tables import SystemTables, query_system_tables
+from strandline.database.introspection.system_tables import SystemTables
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, DependentQuery, DerivedStream, Stream
+from strandline.logical.catalog import SYSTEM, Catalog, DependentQuery, DerivedStream, Stream, Table
 from strandline.logical.plan import Plan
 from strandline.logical.tree import reads_changes
 from strandline.sql import ast
-from strandline.sql.binder.binder import allowed_shedding, bind_derived_stream, bind_reading, bind_view
+from strandline.sql.binder.binder import (
+    allowed_shedding,
+    bind_derived_stream,
+    bind_materialized_view,
+    bind_reading,
+    bind_view,
+)
 from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
+from strandline.sql.binder.create_table import bind_create_table
+from strandline.sql.binder.dml import bind_change, bind_create_table_as
 from strandline.sql.binder.scope import suggestion
+from strandline.sql.binder.stored import is_stored_query
 
 if TYPE_CHECKING:
     from strandline.database.database import Database
 
-# The value of a statement: a query that runs, a table (SHOW, DESCRIBE, SELECT from sys), a text (EXPLAIN), or nothing.
-StatementResult: TypeAlias = Query | TextTable | str | None
+# The value of a statement: a query that runs, a table (SHOW, DESCRIBE, a SELECT that is executed at once), what has
+# changed in a table, a text (EXPLAIN), or nothing.
+StatementResult: TypeAlias = Query | TextTable | CommittedChange | str | None
 # What EXPLAIN explains.
-Explained: TypeAlias = ast.Query | ast.QueryWithShedding | ast.CreateStreamAs | ast.CreateView | ast.CreateSink
+Explained: TypeAlias = (
+    ast.Query
+    | ast.QueryWithShedding
+    | ast.CreateStreamAs
+    | ast.CreateView
+    | ast.CreateMaterializedView
+    | ast.CreateSink
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +91,14 @@ class Statements:
                 self._create_derived_stream(statement)
             case ast.CreateView():
                 self._create_view(statement)
+            case ast.CreateTable():
+                self._create_table(statement)
+            case ast.CreateTableAs():
+                return self._create_filled_table(statement)
+            case ast.CreateMaterializedView():
+                return self._create_materialized_view(statement)
+            case ast.Insert() | ast.Update() | ast.Delete() | ast.Merge() | ast.Truncate():
+                return self.change_table(statement)
             case ast.Drop():
                 self._drop(statement)
             case ast.CreateSink():
@@ -90,11 +119,83 @@ class Statements:
                 self._database.shedding = value
             case ast.QueryWithShedding():
                 return self._start(replace(self._bind(statement, name), sink=sink))
-            case _ if ast.reads_system(statement):
-                return query_system_tables(statement, self._catalog, self._database.queries)
             case _:
+                if sink is None and name is None and self.is_stored(statement):
+                    return self._execute_at_once(statement)
                 return self._start(replace(self._bind(statement, name), sink=sink))
         return None
+
+    # ---- tables ------------------------------------------------------------------------------------------------------
+
+    def _create_table(self, statement: ast.CreateTable) -> None:
+        """Declare a table, and open its log: it may have rows of an earlier run. Its source must be allowed, and is
+        read as far as it goes now."""
+        name = statement.name
+        if statement.if_not_exists and name.name in self._catalog:
+            return
+        self._catalog.refuse_taken(name.name, name.span)
+        if statement.source is None:
+            table, span = bind_create_table(statement), name.span
+        else:
+            call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
+            confine_feed(call, allow, span)
+            table = bind_create_table(statement, None if statement.columns else feed_schema(call, span))
+            source = replace(self._database.push.with_directory(table.origin).source, allow=allow)
+            table = replace(table, source=source)
+        with at_place(span):
+            self._catalog.add(self._database.tables.create(table, span), name.span)
+
+    def _create_filled_table(self, statement: ast.CreateTableAs) -> CommittedChange | None:
+        """Declare a table with the result of a query, all or nothing: where the query fails, there is no table."""
+        name = statement.name
+        if statement.if_not_exists and name.name in self._catalog:
+            return None
+        insertion = bind_create_table_as(statement, self._readable(statement))
+        self._catalog.refuse_taken(name.name, name.span)
+        with at_place(name.span):
+            table, change = self._database.tables.create_filled(insertion, self._database.stored.read)
+            self._catalog.add(table, name.span)
+        return change
+
+    def _create_materialized_view(self, statement: ast.CreateMaterializedView) -> Query | None:
+        """Declare a view, and start its query: both, or neither."""
+        name = statement.name
+        if statement.if_not_exists and name.name in self._catalog:
+            return None
+        view = bind_materialized_view(statement, self._catalog)
+        self._catalog.add(view, name.span)
+        try:
+            query = replace(self._bind(statement, None), plan=view.plan, sink=self._view_sink(view))
+            return self._start(query)
+        except BaseException:
+            self._catalog.drop(view.name)
+            raise
+
+    def _view_sink(self, view: DerivedStream) -> Sink | None:
+        return self._database.make_view_sink(view)
+
+    def change_table(self, statement: ast.TableChange, at: Instant | None = None) -> CommittedChange:
+        """Change a table by a statement; `at` is its instant, if neither its text nor the clock says it."""
+        with at_place(statement.table.span):
+            change = bind_change(statement, self._readable(statement))
+            change = change if at is None else replace(change, at=at)
+            return self._database.tables.change(change, self._database.stored.read, self._mark(statement))
+
+    def _mark(self, statement: ast.Statement) -> str | None:
+        """What identifies a statement that must have one effect however often it is executed; None for none."""
+        return None
+
+    def is_stored(self, query: ast.Query) -> bool:
+        """Whether a query is executed at once."""
+        return ast.reads_system(query) or is_stored_query(query, self._catalog)
+
+    def _execute_at_once(self, query: ast.Query) -> TextTable:
+        plan, _ = bind_reading(query, self._readable(query), stored=True)
+        return execute_as_table(plan, self._database.stored.read)
+
+    def _readable(self, statement: ast.Statement) -> Catalog:
+        """The names of a statement that is executed at once: with system tables, if it reads some."""
+        return SystemTables(self._catalog) if ast.reads_system(statement) else self._catalog
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
@@ -111,13 +212,14 @@ class Statements:
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
                 name = named.name
-            case ast.CreateView(named, _, query):
+            case ast.CreateView(named, _, query) | ast.CreateMaterializedView(named, _, query):
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
             case query:
                 pass
         plan, reads = bind_reading(query, self._catalog)
+        reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
         max_dropped = None if isinstance(statement, ast.CreateView) else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
@@ -141,7 +243,13 @@ class Statements:
 
     def _readers(self) -> list[DependentQuery]:
         """The queries that a stream may not be taken away from."""
-        return [DependentQuery(query.name, query.reads) for query in self._database.queries if query.is_running]
+        queries = (query for query in self._database.queries if query.is_running)
+        # The query of a materialized view goes with it.
+        return [DependentQuery(query.name, query.reads) for query in queries if not self._is_view(query.name)]
+
+    def _is_view(self, name: str) -> bool:
+        stream = self._catalog.get(name) if name in self._catalog else None
+        return isinstance(stream, DerivedStream) and stream.is_materialized
 
     def _find_query(self, name: ast.Identifier) -> Query:
         """The query of a name; of several the newest."""
@@ -196,7 +304,13 @@ class Statements:
                 hint=f"Write DROP {stream.word.upper()} {stream.name}.",
                 span=name.span,
             )
-        return self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
+        gone = self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
+        for dropped in gone:
+            if isinstance(dropped, Table):
+                self._database.tables.drop(dropped)
+            elif isinstance(dropped, DerivedStream) and dropped.is_materialized:
+                self._database.drop_view(dropped.name)
+        return gone
 
     # ---- sinks -------------------------------------------------------------------------------------------------------
 
@@ -218,7 +332,11 @@ class Statements:
 
     def _make_sink(self, statement: ast.CreateSink) -> Sink:
         target = statement.target
-        return make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+        sink = make_sink(bind_connector(target), target.function.span, target.span, self._catalog.allow)
+        if isinstance(sink, TableSink):
+            table = self._catalog.get(sink.name, target.span)
+            sink = replace(sink, table=table if isinstance(table, Table) else None)
+        return sink
 
     def _taken_names(self) -> list[str]:
         running = [query.name for query in self._database.queries if query.is_running]
@@ -241,6 +359,10 @@ class Statements:
         match what:
             case "STREAMS":
                 return show.show_streams(self._catalog)
+            case "TABLES":
+                return show.show_tables(
+                    self._catalog, self._database.tables.row_counts(), self._database.tables.feeders()
+                )
             case "VIEWS":
                 return show.show_views(self._catalog)
             case "SINKS":
@@ -251,7 +373,9 @@ class Statements:
 
     def _describe(self, name: ast.Identifier) -> TextTable:
         catalog = SystemTables(self._catalog) if name.name.lower().startswith(SYSTEM) else self._catalog
-        return show.describe(catalog.get(name.name, name.span))
+        stream = catalog.get(name.name, name.span)
+        queries = self._database.queries if self._is_view(stream.name) else ()
+        return show.describe(stream, next((query for query in queries if query.name == stream.name), None))
 
     def _waiting(self) -> Sequence[BoundQuery]:
         """The queries that are going to be started."""

@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
 from strandline.core.security.allow import Allow
@@ -71,6 +71,7 @@ class StreamStatistics:
 
     Rows per second, distinct values by column; of rows that bring their intervals the mean length in seconds; the
     measured selectivities of filters over the stream, by their text. `steady` if rows come at constant distances.
+    `batch_seconds` is by how much stream time a batch advances.
     """
 
     rate: float | None = None
@@ -78,6 +79,7 @@ class StreamStatistics:
     length: float | None = None
     selectivities: Mapping[str, float] = field(default_factory=dict)
     steady: bool = False
+    batch_seconds: float | None = None
 
     def over(self, other: StreamStatistics) -> StreamStatistics:
         """These statistics, completed from the other."""
@@ -87,6 +89,7 @@ class StreamStatistics:
             self.length or other.length,
             {**other.selectivities, **self.selectivities},
             self.steady or other.steady,
+            self.batch_seconds or other.batch_seconds,
         )
 
 
@@ -107,6 +110,12 @@ class BadInputPolicy:
         return f"stop after {self.most_rows:,} rows" if self.most_rows else "stop"
 
 
+_INTERVAL: Final = ("valid_from", "valid_until")  # every row has them
+
+# changing: by statements or a feed, in recorded time; constant: frozen when a query starts; temporal: with periods.
+TableKind: TypeAlias = Literal["changing", "constant", "temporal"]
+
+
 @dataclass(frozen=True, slots=True)
 class BaseStream:
     """A stream that comes from outside: its columns, its source and the promise about its order.
@@ -114,7 +123,7 @@ class BaseStream:
     A row is valid for the instant of its time column or, where there is an end column, from the one until the other.
     Without a time column it is valid for the instant at which it arrives. The rows of one with `changes` say when
     others begin and end. `feed` stays in this process: other processes get the stream without it, and read what it has
-    brought.
+    brought. One with `table` is the input of a table: its rows are elements already, and it holds no query back.
     """
 
     word: ClassVar[str] = "stream"
@@ -129,6 +138,7 @@ class BaseStream:
     feed: Feed | None = field(default=None, compare=False, repr=False)
     bad_input: BadInputPolicy = BadInputPolicy()
     changes: ChangeFeed | None = None
+    table: TableKind | None = None
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:
@@ -141,7 +151,7 @@ class BaseStream:
 
     @property
     def has_intervals(self) -> bool:
-        return self.end_column is not None
+        return self.end_column is not None or self.table is not None
 
     @property
     def time_columns(self) -> tuple[str, ...]:
@@ -154,7 +164,8 @@ class BaseStream:
 
 @dataclass(frozen=True, slots=True)
 class DerivedStream:
-    """A query with a name; other queries read it like a stream. A view is one that never runs by itself.
+    """A query with a name; other queries read it like a stream. A view is one that never runs by itself, a materialized
+    view one that runs from its declaration on, and whose content, with the past of `keep_us`, can be read at once.
 
     A derived stream that is read is inlined, so the plan shows base streams only. `reads` keeps the names of the
     streams and views that the query itself reads.
@@ -166,13 +177,83 @@ class DerivedStream:
     reads: frozenset[str]
     is_view: bool = False
     shedding: float | None = None  # the share of rows that it may lose when it runs
+    is_materialized: bool = False
+    keep_us: int | None = None
 
     @property
     def word(self) -> str:
+        if self.is_materialized:
+            return "materialized view"
         return "view" if self.is_view else "stream"
 
 
-Stream: TypeAlias = BaseStream | DerivedStream
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table: a history of changes in recorded time, whose content at t queries see at t (docs/decisions/0027).
+
+    It is changed by statements, or has a `source`; of a change feed `columns` are without the operation and the time.
+    `feed` brings the rows of an object of this process. With a `time_column` changes take effect at the time of their
+    row; a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log
+    lies.
+    """
+
+    word: ClassVar[str] = "table"
+    name: str
+    columns: tuple[tuple[str, Type], ...]
+    key: tuple[str, ...] = ()
+    kind: TableKind = "changing"
+    retroactive: bool = True
+    source: ConnectorCall | None = None
+    time_column: str | None = None
+    end_column: str | None = None
+    disorder_us: int = 0
+    idle_after_us: int | None = None
+    changes: ChangeFeed | None = None
+    keep_us: int | None = None
+    directory: str = ""
+    source_columns: tuple[tuple[str, Type], ...] = ()  # of its source, where the rows of that have further ones
+    feed: Feed | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def input(self) -> BaseStream:
+        """The stream of its changes, as pipelines read it."""
+        call, start, end = ConnectorCall("table", (self.directory,)), self.time_column, self.end_column
+        if self.kind != "temporal":
+            start = end = None
+        return BaseStream(self.name, self.columns, call, start, end_column=end, table=self.kind)
+
+    @property
+    def origin(self) -> BaseStream:
+        """The stream of the rows of its source."""
+        assert self.source is not None, "statements change the table"
+        return BaseStream(
+            self.name,
+            self.source_columns or self.columns,
+            self.source,
+            self.time_column,
+            self.disorder_us,
+            self.idle_after_us,
+            self.end_column,
+            feed=self.feed,
+            changes=self.changes,
+        )
+
+    @property
+    def unique_key(self) -> tuple[str, ...]:
+        """The columns in which rows differ. Those of a temporal table may be equal in the key at different times."""
+        return () if self.kind == "temporal" else self.key
+
+    @property
+    def queried_columns(self) -> tuple[tuple[str, Type], ...]:
+        """Columns that queries see. Times that are named like the interval of a row are that interval."""
+        hidden = [name for name in (self.time_column, self.end_column) if name and name.lower() in _INTERVAL]
+        return tuple(column for column in self.columns if column[0] not in hidden)
+
+    def column_type(self, name: str) -> Type:
+        return dict(self.columns)[name]
+
+
+Stream: TypeAlias = BaseStream | DerivedStream | Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +312,16 @@ class Catalog:
             message = f'the name "{stream.name}" is reserved for system tables'
             hint = "Names that begin with sys. are reserved; choose another name."
             raise CatalogError(message, code="system-table", hint=hint, span=span)
-        existing = self._streams.get(stream.name.lower())
+        self.refuse_taken(stream.name, span)
+        self._streams[stream.name.lower()] = stream
+
+    def refuse_taken(self, name: str, span: Span | None = None) -> None:
+        """Refuse a name that something has already."""
+        existing = self._streams.get(name.lower())
         if existing is not None:
             message = f'{existing.word} "{existing.name}" already exists'
             hint = f"Choose another name, or DROP {existing.word.upper()} {existing.name} first."
             raise CatalogError(message, code="stream-exists", hint=hint, span=span)
-        self._streams[stream.name.lower()] = stream
 
     def add_function(self, function: Definition) -> None:
         if function.name in self.functions:

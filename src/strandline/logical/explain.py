@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from strandline.core.temporal import show_duration
+from strandline.core.temporal import show_duration, show_instant
 from strandline.core.types import INTERVAL, Column
 from strandline.logical import plan as logical
 from strandline.logical.expressions import (
@@ -141,13 +141,21 @@ def _show_condition(predicate: Expression | None) -> str:
     return "" if predicate is None else f" on {show_expression(predicate)}"
 
 
+def _show_kind(scan: logical.Scan) -> str:
+    """What a scan reads, if not a stream of instants."""
+    if scan.table is not None:
+        kind = "" if scan.table == "changing" else f"{scan.table} "
+        at = "" if scan.at is None else f" at {show_instant(scan.at)}"
+        return f" of a {kind}table{'' if scan.retroactive else ', not retroactive'}{at}"
+    return " of changes" if scan.changes is not None else " with intervals" if scan.intervals else ""
+
+
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
         case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
-            kind = " of changes" if plan.changes is not None else " with intervals" if plan.intervals else ""
-            return f"Scan {name} ({', '.join(c.name for c in columns)}){kind}"
+            return f"Scan {name} ({', '.join(c.name for c in columns)}){_show_kind(plan)}"
         case logical.TimeWindow(range_us, slide_us, _):
             return f"TimeWindow {show_window(range_us, slide_us)}"
         case logical.CountWindow(partition, rows, slide, _):
@@ -174,6 +182,8 @@ def show_node(plan: Plan) -> str:
             return f"{'Anti' if anti else 'Semi'} join{_show_condition(predicate)}"
         case logical.MarkJoin(mark, predicate, _, _):
             return f"Mark join {mark.id}{_show_condition(predicate)}"
+        case logical.Lookup(kind, found, predicate, _, _):
+            return f"Lookup {kind}{'' if found is None else f' {found.id}'}{_show_condition(predicate)}"
         case logical.Apply(kind, column, value, _, _):
             added = "" if column is None else f" {column.id}"
             return f"Apply {kind}{added}{'' if value is None else f' of {show_expression(value)}'}"

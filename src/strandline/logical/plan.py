@@ -7,10 +7,12 @@ ids that are unique in the whole plan, so that a rule can move an operator witho
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from strandline.core.errors import Span
+from strandline.core.temporal import Instant
 from strandline.core.types import Column
+from strandline.logical.catalog import TableKind
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.expressions import AggregateCall, Expression, SortKey
 
@@ -23,7 +25,10 @@ class Scan:
     """A base stream: each element is valid for the single instant of its timestamp (a chronon stream) or, with
     `intervals`, for an interval that it brings along. The intervals of a stream with `changes` end when it says so.
 
-    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them.
+    `columns` are the stream's declared columns, in order, under the ids of this use; rules may narrow them. `table` is
+    the kind of a table: each of its rows is valid from its insertion until its deletion. `key` are the ids of its
+    PRIMARY KEY. The elements of a stream see a table that is not `retroactive` as it was when they came: a Lookup. With
+    `at` it is read at that instant only: its rows at `at` are valid always.
     """
 
     stream: str
@@ -31,6 +36,14 @@ class Scan:
     columns: tuple[Column, ...]
     intervals: bool = False
     changes: ChangeFeed | None = None
+    table: TableKind | None = None
+    key: tuple[str, ...] = ()
+    retroactive: bool = True
+    at: Instant | None = None
+
+    @property
+    def constant(self) -> bool:
+        return self.table == "constant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +104,15 @@ class Changes:
     source: Plan
 
 
+ALL_ROWS: Final = 10**9  # the limit of what is only put into an order
+
+
 @dataclass(frozen=True, slots=True)
 class TopRows:
-    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them."""
+    """The first `limit` rows in an order, or of each partition, and all that are level with the last of them.
+
+    A statement that is executed at once may have one without an order at its top: any `limit` rows.
+    """
 
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
@@ -188,6 +207,29 @@ class MarkJoin:
     right: Plan
 
 
+LookupKind: TypeAlias = Literal["inner", "left", "semi", "anti", "mark"]
+
+
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Each element x of the source with the rows of the table at ts(x), for as long as x is valid.
+
+    inner, left   x with each row that satisfies `predicate`; for left, with NULL if there is none
+    semi, anti    x if a row does, or if none does
+    mark          x with the column `mark`, which says whether one does
+
+    ts is the time of the row itself, not the start of its interval: that of a Scan, also below Filter, Map, windows
+    and Union; of a pair the later one; of a Lookup that of its source (`properties/row_time.py`). Later changes of the
+    table do not concern x: the table is not retroactive.
+    """
+
+    kind: LookupKind
+    mark: Column | None
+    predicate: Expression | None
+    source: Plan
+    table: Plan
+
+
 ApplyKind: TypeAlias = Literal["semi", "anti", "mark", "single"]
 
 
@@ -243,5 +285,5 @@ class Union:
 WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
 UnaryPlan: TypeAlias = WindowPlan | Changes | TopRows | Rank | Filter | Map | Aggregate | Distinct
 BinaryPlan: TypeAlias = Join | OuterJoin | SemiJoin | MarkJoin | Apply | SetOperation
-PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin
-Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Union
+PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin | Lookup
+Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Lookup | Union

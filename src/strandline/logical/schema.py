@@ -26,6 +26,10 @@ def schema(plan: Plan) -> Schema:
             return schema(plan.left)
         case logical.MarkJoin(mark, _, left, _):
             return (*schema(left), mark)
+        case logical.Lookup("inner" | "left"):
+            return schema(plan.source) + schema(plan.table)
+        case logical.Lookup(_, found, _, source, _):
+            return schema(source) if found is None else (*schema(source), found)
         case logical.Apply(_, added, _, left, _):
             return schema(left) if added is None else (*schema(left), added)
         case logical.Aggregate(keys, aggregates, source):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from strandline.logical.expressions import Expression, extent, substitute
-from strandline.logical.plan import Apply, BinaryPlan, Map, Plan, PredicatePlan, Scan, UnaryPlan, Union
+from strandline.logical.plan import Apply, BinaryPlan, Lookup, Map, Plan, PredicatePlan, Scan, UnaryPlan, Union
 
 
 def sources(plan: Plan) -> tuple[Plan, ...]:
@@ -15,6 +15,8 @@ def sources(plan: Plan) -> tuple[Plan, ...]:
         return (plan.source,)
     if isinstance(plan, BinaryPlan):
         return (plan.left, plan.right)
+    if isinstance(plan, Lookup):
+        return (plan.source, plan.table)
     return plan.sources if isinstance(plan, Union) else ()
 
 
@@ -26,6 +28,8 @@ def with_sources(plan: Plan, inputs: tuple[Plan, ...]) -> Plan:
         return replace(plan, source=inputs[0])
     if isinstance(plan, BinaryPlan):
         return replace(plan, left=inputs[0], right=inputs[1])
+    if isinstance(plan, Lookup):
+        return replace(plan, source=inputs[0], table=inputs[1])
     return replace(plan, sources=inputs) if isinstance(plan, Union) else plan
 
 
@@ -74,6 +78,11 @@ def size(plan: Plan) -> int:
 def reads_changes(plan: Plan) -> bool:
     """True if the plan reads a change feed: without one of its rows, all that follows may be wrong."""
     return any(isinstance(node, Scan) and node.changes is not None for node in walk(plan))
+
+
+def tables_read(plan: Plan) -> frozenset[str]:
+    """The names of the tables under a plan."""
+    return frozenset(node.stream for node in walk(plan) if isinstance(node, Scan) and node.table is not None)
 
 
 def streams_read(plan: Plan) -> frozenset[str]:

@@ -5,7 +5,8 @@ are both here, and the cost of whole plans decides.
 
 A step replaces one subplan by another with the same snapshots and the same columns. That is enough for every operator
 above but a window, which stands on more than snapshots: whether elements are valid for an instant or seen once per
-granule, and whether they still come in the order of arrival. These must stay (section 10.4 of Krämer's thesis).
+granule, and whether they still come in the order of arrival. These must stay (section 10.4 of Krämer's thesis). So must
+the row time of elements below a look-up, which all operators that have one derive from those of the rows.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from strandline.logical.plan import CountWindow, Plan, SessionWindow, TimeWindow
+from strandline.logical.plan import CountWindow, Lookup, Plan, SessionWindow, TimeWindow
+from strandline.logical.properties.row_time import without_row_time
 from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, with_sources
@@ -117,6 +119,8 @@ def neighbours(plan: Plan, rules: Sequence[Alternative] = ALTERNATIVES) -> Itera
 
 def _may_stand_below(above: Plan, before: Plan, after: Plan) -> bool:
     """True if an operator cannot distinguish two inputs with the same snapshots."""
+    if isinstance(above, Lookup) and before is above.source:
+        return without_row_time(after) is None
     if not isinstance(above, TimeWindow | CountWindow | SessionWindow):
         return True
     if is_chronon_stream(before) != is_chronon_stream(after) or granule(before) != granule(after):

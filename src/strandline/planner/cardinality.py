@@ -115,6 +115,8 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return matched("anti" if anti else "semi", predicate, below[0], below[1])
         case logical.MarkJoin():
             return matched("mark", plan.predicate, below[0], below[1])
+        case logical.Lookup(kind, _, predicate, _, _):
+            return looked_up(kind, predicate, below[0], below[1])
         case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, _, _):
@@ -281,6 +283,19 @@ def matched(kind: MatchKind, predicate: Expression | None, left: StreamProfile, 
     return replace(left, rate=rate, length=min(left.length, valid / rate), steady=False)
 
 
+def looked_up(
+    kind: logical.LookupKind, predicate: Expression | None, source: StreamProfile, table: StreamProfile
+) -> StreamProfile:
+    """An element meets the rows that are valid when it comes, and each result is valid as long as the element."""
+    at_once = replace(source, length=CHRONON)
+    pairs = joined(predicate, at_once, replace(table, rate=table.valid / LONGEST, length=LONGEST))
+    matches = pairs.rate / source.rate if source.rate else 0.0
+    unmatched = math.exp(-min(matches, 700.0))
+    share = {"inner": matches, "left": matches + unmatched, "semi": 1 - unmatched, "anti": unmatched, "mark": 1.0}[kind]
+    values = {**source.values, **table.values} if kind in ("inner", "left") else source.values
+    return replace(source, rate=source.rate * share, values=values, steady=False)
+
+
 def aggregated(below: StreamProfile, keys: tuple[str, ...]) -> StreamProfile:
     # A burst that falls into one group changes it once.
     together = below.burst if below.alike.issuperset(keys) else 1.0
@@ -296,6 +311,17 @@ def changing_share(below: StreamProfile, keys: tuple[str, ...], aggregates: logi
     if all(call.function in ("min", "max") for _, call in aggregates):
         return min(1.0, len(aggregates) / together)
     return 1.0
+
+
+def counted(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:
+    """Duplicate elimination by counting: a payload is one element from its first copy to its last. One that comes finds
+    no copy with the chance e^-kL, if payloads come at random, k per second each, and last L."""
+    if not below.rate or not below.length or below.length >= LONGEST:
+        return unique(below, columns)
+    payloads = groups_of(below, columns)
+    copies = min(below.valid / payloads, 50.0)
+    rate = below.rate * math.exp(-copies)
+    return replace(below, rate=rate, length=min(-payloads * math.expm1(-copies) / rate, LONGEST), burst=1.0)
 
 
 def unique(below: StreamProfile, columns: tuple[str, ...]) -> StreamProfile:

@@ -28,17 +28,20 @@ def place_coalescing(pipeline: Pipeline, statistics: StatisticsByStream, prices:
     """The pipeline with coalescing wherever it costs less than the elements that it saves."""
     if not (sites := _all_sites(pipeline)):
         return pipeline
-    cost = _cost_with_sinks(pipeline, statistics, prices)
+    cost = cost_with_sinks(pipeline, statistics, prices)
     for number, node in sites:
         other = _with_replaced(pipeline, number, node, _coalesced(node))
-        other_cost = _cost_with_sinks(other, statistics, prices)
+        other_cost = cost_with_sinks(other, statistics, prices)
         if other_cost < cost:
             pipeline, cost = other, other_cost
     return pipeline
 
 
-def _cost_with_sinks(pipeline: Pipeline, statistics: StatisticsByStream, prices: Prices) -> float:
-    estimates = estimate(pipeline, statistics, prices=prices)
+def cost_with_sinks(
+    pipeline: Pipeline, statistics: StatisticsByStream, prices: Prices, batch_seconds: float | None = None
+) -> float:
+    """CPU seconds per second, with those of sinks and readers for the rows of results."""
+    estimates = estimate(pipeline, statistics, batch_seconds, prices)
     results = [fragment.id for fragment in pipeline.fragments if isinstance(fragment.route, physical.ResultOf)]
     return estimates.cost + sum(estimates.sending[fragment].rate_out for fragment in results) * DELIVERY_SECONDS
 

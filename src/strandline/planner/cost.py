@@ -11,12 +11,13 @@ operators, this file what is more than a line of them; `planner/prices.py` has t
     computed    nanoseconds of expressions     sorted      a row that ends out of order
     covered     matches of an outer join       total, extreme, member    changes that an aggregate follows
     compared    results of a group             paired, pairing   rows and steps that find the ends of open elements
+    signed, signing    rows and steps of an operator whose input has the form of changes
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -24,7 +25,15 @@ from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, needs_members
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
-from strandline.planner.cardinality import LONGEST, StreamProfile, groups_of, joined, unique, unmatched_fraction
+from strandline.planner.cardinality import (
+    LONGEST,
+    StreamProfile,
+    counted,
+    groups_of,
+    joined,
+    unique,
+    unmatched_fraction,
+)
 from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, forecast_log
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, schema
@@ -85,6 +94,13 @@ def sort_by_end(flow: PhysicalProfile, batch: float, work: Work) -> None:
     work["sorted"] = rate if flow.stream.spread else 0.0
 
 
+def take_changes(inputs: Sequence[PhysicalProfile], work: Work) -> None:
+    """Cost of following elements that come without an end: each is stored, found again and cancelled."""
+    signed = [profile.arriving for profile in inputs if profile.form == "changes"]
+    if signed:
+        work |= {"signed": sum(signed), "signing": work["step"]}
+
+
 def join_state(
     node: physical.JoinNode,
     left: PhysicalProfile,
@@ -93,6 +109,7 @@ def join_state(
     work: Work,
 ) -> tuple[float, float]:
     """Rows kept on both sides and their mean size; adds the work of a join."""
+    take_changes((left, right), work)
     logs = [_log(side, side.stream.rate, side.stream.length, batch) for side in (left, right)]
     rows = sum(log.rows for log in logs)
     widths = [width(schema(side)) + HASH_BYTES for side in (node.left, node.right)]
@@ -154,10 +171,16 @@ def _harmonic(number: float) -> float:
 
 
 def distinct_state(source: Node, first: PhysicalProfile, batch: float, work: Work) -> float:
-    """An entry per payload and batch in which it comes, until they are folded; and the payloads that are due."""
+    """An entry per payload and batch in which it comes, until they are folded; and the payloads that are due. Over
+    changes, a number per payload."""
     stream = first.stream
     columns = tuple(c.id for c in schema(source))
     payloads = max(groups_of(stream, columns), 1.0)
+    if first.form == "changes":
+        take_changes((first,), work)
+        there = counted(first.uncut, columns).valid * first.copies
+        work["touched"] = keyed(first.arriving, there, batch, work)
+        return there
     changed = payloads * -math.expm1(-stream.rate * batch / payloads)  # per batch
     log = _log(first, changed / batch, stream.length * (2 if stream.spread else 1), batch, False)
     sent = unique(stream, columns)
@@ -202,6 +225,8 @@ def aggregate_state(
     if node.coalesces:
         work["compared"] = events
     sort_by_end(first, batch, work)
+    if extremes or members:
+        take_changes((first,), work)
     work["total"] = events * sum(_totals(call) for call in calls)
     work["extreme"] = (first.arriving + candidates / alive * touched) * len(extremes) if alive else 0.0
     work["member"] = (first.arriving + staying / batch) * len(members)

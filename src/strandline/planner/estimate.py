@@ -23,7 +23,7 @@ from strandline.planner.physical_cardinality import PhysicalProfile
 from strandline.planner.prices import Prices, load_prices
 
 MAX_SPEEDUP: Final = 100.0
-BATCH_SECONDS: Final = 1.0  # of stream time in a batch, by default
+BATCH_SECONDS: Final = 1.0  # of stream time in a batch, where nothing is known of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,19 @@ class Estimates:
 def estimate(
     pipeline: Pipeline,
     statistics: StatisticsByStream,
-    batch_seconds: float = BATCH_SECONDS,
+    batch_seconds: float | None = None,
     prices: Prices | None = None,
 ) -> Estimates:
-    """What a pipeline will need, by what is known of its streams, at these prices or at those of this machine."""
+    """What a pipeline will need, by what is known of its streams, in batches of the given or of the measured length, at
+    these prices or at those of this machine."""
+    batch_seconds = batch_seconds or measured_batch(pipeline, statistics) or BATCH_SECONDS
     return _Walk(pipeline, statistics, batch_seconds, prices or load_prices()).estimates()
+
+
+def measured_batch(pipeline: Pipeline, statistics: StatisticsByStream) -> float | None:
+    """Seconds of stream time per batch, where they are known: the shortest, since any stream may hold others back."""
+    known = (statistics.get(stream.name, stream.statistics).batch_seconds for stream in pipeline.streams)
+    return min((seconds for seconds in known if seconds), default=None)
 
 
 def how_much_faster(

@@ -1,6 +1,6 @@
 """The planner: from the plans of bound queries to the physical plan that runs.
 
-    rewrite → order joins → alternatives → lower → cost → choose
+    rewrite → order joins → alternatives → lower → cost → choose → forms of streams
 
 `plan` is a pure function: what a plan depends on is in `PlanningInputs`, which a checkpoint keeps, so that a restart
 makes the same plan.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 from strandline.logical.catalog import BaseStream
@@ -21,10 +21,12 @@ from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.coalescing import place_coalescing
 from strandline.planner.estimate import Estimates, estimate
 from strandline.planner.join_order import order_joins, other_orders
+from strandline.planner.physical.forms import BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.prices import Prices
 from strandline.planner.stages import finish, prepare
+from strandline.planner.stream_forms import choose_forms
 
 MAX_COST_RATIO: Final = 0.95  # another plan must cost less than this part of the first one to replace it
 MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that a search gains nothing noticeable
@@ -110,12 +112,16 @@ def plan_query(
     With `compare` other plans are costed in any case, for EXPLAIN WHY; the choice is the same.
     """
 
-    def candidate(optimized: Plan, difference: str = "") -> PlannedQuery:
+    def assemble(optimized: Plan, strategy: FormStrategy = BY_RULE) -> Pipeline:
         sheds = name in inputs.shedding
         form: StreamForm = "changes" if name in inputs.changes else "intervals"
-        physical = lower(name, optimized, inputs.streams, inputs.shards, sheds=sheds, form=form, first=fragments_before)
-        physical = place_coalescing(physical, inputs.statistics, inputs.prices)
-        return PlannedQuery(name, logical, optimized, physical, inputs, difference)
+        first = fragments_before
+        streams, shards = inputs.streams, inputs.shards
+        physical = lower(name, optimized, streams, shards, sheds=sheds, form=form, strategy=strategy, first=first)
+        return place_coalescing(physical, inputs.statistics, inputs.prices)
+
+    def candidate(optimized: Plan, difference: str = "") -> PlannedQuery:
+        return PlannedQuery(name, logical, optimized, assemble(optimized), inputs, difference)
 
     limit = inputs.limits.get(name)
     ordered = order_joins(prepare(logical), inputs.statistics, limit, inputs.prices)
@@ -133,7 +139,15 @@ def plan_query(
         others += [chosen, *examined]
         if by_cost:
             chosen = _cheaper(chosen, [improved])
-    return replace(chosen, rejected=_distinct_plans(chosen, others))
+    rejected = _distinct_plans(chosen, others)
+    if not by_cost:
+        return replace(chosen, rejected=rejected)
+    best, by_rule = choose_forms(partial(assemble, chosen.optimized), inputs.statistics, inputs.prices)
+    if best is by_rule:
+        return replace(chosen, rejected=rejected)
+    difference = ", ".join(filter(None, (chosen.difference, best.difference)))
+    as_changes = replace(chosen, difference="changes wherever elements stay open")
+    return replace(chosen, physical=best.pipeline, difference=difference, rejected=(as_changes, *rejected))
 
 
 def _search(

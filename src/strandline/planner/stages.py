@@ -12,7 +12,17 @@ from strandline.logical.tree import transform_up
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.prices import Prices
-from strandline.planner.rules import aggregate, distinct, join, outer_join, project, set_operations, subquery, window
+from strandline.planner.rules import (
+    aggregate,
+    distinct,
+    join,
+    lookup,
+    outer_join,
+    project,
+    set_operations,
+    subquery,
+    window,
+)
 from strandline.planner.rules import filter as filters
 from strandline.planner.rules.prune_columns import prune_columns
 
@@ -42,6 +52,9 @@ NEEDLESS = RewriteStage(
     ),
 )
 
+# Look-ups become joins of instants before filters move: what they leave is below the windows then, as filters will be.
+LOOKUPS = RewriteStage("place look-ups", lookup.PLACEMENT)
+
 # They always pay where a filter is cheap; the search may undo them where it is expensive.
 PUSH_FILTERS: Final[tuple[Rule, ...]] = (
     filters.push_filter_below_map,
@@ -51,6 +64,9 @@ PUSH_FILTERS: Final[tuple[Rule, ...]] = (
     join.push_condition_below_join,
     join.push_filter_below_match,
     join.push_condition_below_match,
+    lookup.push_filter_below_lookup,
+    lookup.push_filter_into_lookup,
+    lookup.push_condition_below_lookup,
     filters.push_filter_below_union,
     filters.push_filter_below_set_operation,
     filters.push_filter_below_distinct,
@@ -71,6 +87,9 @@ FILTERS = RewriteStage(
         filters.limit_rank_by_filter,
     ),
 )
+
+# After joins are ordered: a window between two joins would separate their graph.
+CONSTANTS = RewriteStage("join constant tables below windows", (lookup.join_constant_below_window,))
 
 # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
 MAPS = RewriteStage("merge maps", (project.push_map_below_time_window, project.merge_maps))
@@ -93,12 +112,13 @@ def optimize(
 def prepare(plan: Plan) -> Plan:
     """The stages before joins are ordered: what they cost depends on what the filters leave, and maps would stand
     between them."""
-    return run_to_fixpoint(FILTERS, run_to_fixpoint(NEEDLESS, plan))
+    return run_to_fixpoint(FILTERS, run_to_fixpoint(LOOKUPS, run_to_fixpoint(NEEDLESS, plan)))
 
 
 def finish(plan: Plan) -> Plan:
     """The stages after joins are ordered. Columns last: which ones are needed is known once the filters are where they
     stay."""
+    plan = run_to_fixpoint(CONSTANTS, plan)
     return run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, plan))))
 
 

@@ -36,7 +36,11 @@ def lasting(plan: Plan) -> UnboundedState | None:
     """Elements of a plan that may never expire; None if all expire, or their number is fixed by the plan."""
     match plan:
         case logical.Scan(stream):
-            return UnboundedState("every row", f"rows of {stream} may never expire") if plan.intervals else None
+            return (
+                UnboundedState("every row", f"rows of {stream} may never expire")
+                if plan.intervals and plan.table is None
+                else None
+            )
         case logical.TimeWindow(range_us, _, source):
             return UnboundedState("every row", f"RANGE UNBOUNDED over {_streams(source)}") if range_us is None else None
         case logical.CountWindow(partition, rows, _, source):
@@ -55,6 +59,8 @@ def lasting(plan: Plan) -> UnboundedState | None:
             return _either(left, right) if full else lasting(left)
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return lasting(plan.left)
+        case logical.Lookup():
+            return lasting(plan.source)
         case logical.Aggregate(keys, _, source):
             below = lasting(source)
             return UnboundedState(f"a row per distinct {', '.join(keys)}", below.cause) if below and keys else None
@@ -94,6 +100,9 @@ def _kept_by(node: Plan) -> Iterator[UnboundedState]:
             for side, plan in (("left", node.left), ("right", node.right)):
                 if (below := lasting(plan)) is not None:
                     yield UnboundedState(f"{below.what} of the {side} side", below.cause)
+        case logical.Lookup():  # of the source only what has no end yet
+            if (below := lasting(node.table)) is not None:
+                yield UnboundedState(f"{below.what} of the table", below.cause)
         case logical.CountWindow():
             if (held := lasting(node)) is not None:
                 yield UnboundedState(held.what, "keys never expire")

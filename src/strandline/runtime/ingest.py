@@ -9,9 +9,11 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.connectors.tables.source import TableSource
+from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.logical.catalog import WEIGHT, BaseStream
 from strandline.planner.physical.plan import Fragment, Pipeline, ports
+from strandline.planner.physical.table_ends import tables_open_at_end
 from strandline.runtime.arrival_rate import smooth_distance
 from strandline.runtime.edge_metrics import EdgeProfiler
 from strandline.runtime.exchange import DRIVER, Message, to_table
@@ -38,6 +40,8 @@ def ingest(
     splits and order of partitions.
     """
     stream = source.stream
+    if isinstance(source, TableSource):
+        return _ingest_table(pipeline, source, split, before.get(stream.name), out)
     status = before.get(stream.name) or SourceStatus(stream.name)
     sampling_rates = split.after.sampling_rates
     if sampling_rates or status.rate_history:
@@ -56,8 +60,7 @@ def ingest(
             status, partitions=partitions, resting=tuple(name for name, is_idle in source_partitions.items() if is_idle)
         )
     floor = _floor(pipeline, stream.name, before)
-    fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream.name}"]
-    columns = frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
+    fragments, columns = _readers(pipeline, stream.name)
     out.profiler = EdgeProfiler(split.after.requested_metrics)
     if split.start < split.end:
         began = cpu_seconds()
@@ -74,15 +77,63 @@ def ingest(
                 status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
             floor = max(floor, chunk.promise)
             began = cpu_seconds()
-    status = replace(
-        _advance_watermark(status, stream, floor, split),
-        requested_metrics=split.after.requested_metrics,
-        announced=split.after.announced,
-    )
+    return _report(pipeline, _advance_watermark(status, stream, floor, split), split, out)
+
+
+def _readers(pipeline: Pipeline, stream: str) -> tuple[list[Fragment], frozenset[str]]:
+    """The fragments that read a stream, and the columns of it that they need."""
+    fragments = [f for f in pipeline.at(0) if ports(f.root)[0].name == f"source:{stream}"]
+    return fragments, frozenset(c.name for f in fragments for c in ports(f.root)[0].columns) - {WEIGHT}
+
+
+def _report(pipeline: Pipeline, status: SourceStatus, split: InputSplit, out: StageOutput) -> SourceStatus:
+    """Send the status of a source to every shard, and to the driver."""
+    after = split.after
+    status = replace(status, requested_metrics=after.requested_metrics, announced=after.announced)
     for shard in range(pipeline.shards):
-        out.send(shard, Message("watermark", stream.name, 1, facts=status.to_json()))
-    out.for_driver.append(Message("watermark", stream.name, DRIVER, facts=status.to_json()))
+        out.send(shard, Message("watermark", status.stream, 1, facts=status.to_json()))
+    out.for_driver.append(Message("watermark", status.stream, DRIVER, facts=status.to_json()))
     return status
+
+
+def _ingest_table(
+    pipeline: Pipeline, source: TableSource, split: InputSplit, before: SourceStatus | None, out: StageOutput
+) -> SourceStatus:
+    """Send the changes of a table between two positions. None is late: each took effect when it was written, or later.
+
+    When everything ends, what the table has left comes once more, as elements that never end, if that matters.
+    """
+    name, after = source.stream.name, split.after
+    status = replace(before or SourceStatus(name), table=True, base=after.base)
+    fragments, columns = _readers(pipeline, name)
+    out.profiler = EdgeProfiler(after.requested_metrics)
+    began = cpu_seconds()
+    rows = source.read_changes(split.start, split.end, after.base, columns)
+    count = split.end - split.start  # some cancel each other before the query begins
+    if split.end > after.base:
+        status = replace(status, changed=max(status.changed, _last_change(rows)))
+    if after.ended and name in tables_open_at_end(pipeline):
+        rows = pl.concat([rows, source.read_live(split.end, after.base, columns)], rechunk=True)
+    out.count_reading(name, rows.height, cpu_seconds() - began)
+    if rows.height:
+        if out.profiler.requested_metrics:
+            out.profiler.record(f"source:{name}", rows)
+        for fragment in fragments:
+            runner = out.runner(fragment)
+            out.route(fragment.route, runner.step(_elements(rows, fragment, 1.0), Watermark(FOREVER)).frame)
+            out.count(fragment, runner)
+    watermark = FOREVER if after.ended else max(status.watermark, after.arrived)
+    low = min(status.low, ALWAYS if after.base > 0 else after.arrived)
+    if source.stream.table == "temporal":  # time begins with the first of its rows
+        low = min(status.low, int(times(rows, FROM).min(initial=FOREVER)))
+    status = replace(status, rows=status.rows + count, read=status.read + count, low=low, watermark=watermark)
+    return _report(pipeline, replace(status, ended=after.ended), split, out)
+
+
+def _last_change(rows: pl.DataFrame) -> Instant:
+    """The instant of the last of some changes; `BEFORE_ALL` without one."""
+    start, end = times(rows, FROM), times(rows, UNTIL)
+    return int(np.where(end == OPEN, start, end).max(initial=BEFORE_ALL))
 
 
 def _accept(

@@ -139,7 +139,8 @@ class PipelineMetrics:
         """The instant of the current snapshot: the last complete one, or that of the last row if no row will follow."""
         if watermark < FOREVER:
             return watermark - 1
-        return max([status.high for status in self.statuses_of(query).values() if status.rows], default=0)
+        statuses = self.statuses_of(query).values()
+        return max([status.high for status in statuses if status.rows and not status.table], default=0)
 
     def _streams_of(self, query: str) -> frozenset[str]:
         return next(planned.streams for planned in self.physical.queries if planned.name == query)

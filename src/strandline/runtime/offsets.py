@@ -16,14 +16,17 @@ from typing import Any, Final, TypeAlias
 
 from strandline.connectors.sources.base import Source
 from strandline.connectors.sources.clock import SteadyClock
+from strandline.connectors.tables.source import TableSource
 from strandline.core.durable import digest
 from strandline.core.errors import damaged
-from strandline.core.temporal import SECOND, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.edge_metrics import MetricSet
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.subscriptions import Subscriptions
+from strandline.runtime.table_offsets import TableOffsets
+from strandline.runtime.watermark import watermark_of
 from strandline.shedding.controller import SheddingController
 from strandline.shedding.sampler import SamplingRates, sampling_rates_from
 
@@ -36,8 +39,9 @@ class SourceOffset:
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
-    source's own log up to here, if it has one. `announcements` counts the batches so far in which open elements were
-    announced again, `announced` are the queries for which this batch does it.
+    source's own log up to here, if it has one. Of a table, `arrived` is the promise: every change after `at` takes
+    effect there or later; `base` is the end of its log when the query was first planned. `announcements` counts the
+    batches so far in which open elements were announced again, `announced` are the queries for which this one does.
     """
 
     at: int = 0
@@ -47,6 +51,7 @@ class SourceOffset:
     arrived: Instant = 0
     sampling_rates: SamplingRates = ()
     seal: str = ""
+    base: int = -1
     announcements: int = 0
     announced: tuple[str, ...] = field(default=(), compare=False)
     requested_metrics: MetricSet = field(default=(), compare=False)  # it is no reason for a batch
@@ -67,7 +72,7 @@ class SourceOffset:
 
 SourceOffsets: TypeAlias = dict[str, SourceOffset]
 
-OFFSET_FORMAT: Final = 4
+OFFSET_FORMAT: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +153,7 @@ class OffsetPlanner:
         self.batch_rows = batch_rows
         self.tasks_per_source = max(1, tasks // max(1, len(sources)))
         self._last_row_times = dict.fromkeys(sources, time.monotonic())
+        self.tables = {name: TableOffsets(s) for name, s in sources.items() if isinstance(s, TableSource)}
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
         try:
             for source in sources.values():
@@ -168,7 +174,7 @@ class OffsetPlanner:
         """The positions after the next batch; the same as before if there is nothing new."""
         if self.shedding_controller is not None and self.shedding_controller.is_too_early(time.monotonic()):
             return dict(before)
-        after = {name: self._next(name, source, before[name]) for name, source in self.sources.items()}
+        after = self._next_offsets(before)
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
         row_counts = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(row_counts) if row_counts else None
@@ -192,7 +198,46 @@ class OffsetPlanner:
             for name, position in after.items()
         }
 
-    def _next(self, name: str, source: Source, before: SourceOffset) -> SourceOffset:
+    def _next_offsets(self, before: Mapping[str, SourceOffset]) -> SourceOffsets:
+        """Offsets of streams, then of tables: a promise must not hold back what the streams bring in this batch."""
+        loading = any(before[name].at < before[name].base or before[name].base < 0 for name in self.tables)
+        streams = {name: source for name, source in self.sources.items() if name not in self.tables}
+        changed = max([table.last_change() for table in self.tables.values()], default=BEFORE_ALL)
+        after = {
+            # What tables have is loaded first. Meanwhile the streams are not read: nothing of them is buffered.
+            name: before[name] if loading else self._next(name, source, before[name], changed)
+            for name, source in streams.items()
+        }
+        is_over = bool(streams) and all(offset.ended for offset in after.values())
+        arriving = [after[name].arrived + 1 for name, source in streams.items() if source.stream.time_column is None]
+        reached = max([self._reached(), *arriving])
+        has_news = after != {name: before[name] for name in streams}
+        planned = {name: table.next(before[name], reached, self.batch_rows) for name, table in self.tables.items()}
+        # Tables count as they are when the streams end. A long log takes several batches; the last ends everything.
+        is_over |= not streams and all(table.is_static for table in self.tables.values())
+        ended = is_over and all(whole for _, whole in planned.values())
+        offsets = {name: replace(offset, ended=ended) for name, (offset, _) in planned.items()}
+        if has_news or ended or any(t.has_news(before[n], offsets[n], reached) for n, t in self.tables.items()):
+            after |= offsets
+        else:
+            after |= {name: before[name] for name in self.tables}
+        return {name: after[name] for name in self.sources}
+
+    def _reached(self) -> Instant:
+        """The watermark of the streams after the batch before, of the query that is ahead of the others."""
+        if not self.tables or self.metrics is None or not self.metrics.statuses:
+            return BEFORE_ALL
+        statuses = self.metrics.statuses
+        reached = [
+            watermark_of(statuses, streams).time
+            for query in self.metrics.physical.queries
+            if (streams := query.streams - self.tables.keys()) != query.streams and streams
+        ]
+        return max([time for time in reached if time < FOREVER], default=BEFORE_ALL)
+
+    def _next(self, name: str, source: Source, before: SourceOffset, changed: Instant) -> SourceOffset:
+        """The next offset of a stream. One without a time column reaches at once the instant at which a table was
+        changed, so that the change is seen."""
         if before.ended:
             return before
         max_rows = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
@@ -201,7 +246,7 @@ class OffsetPlanner:
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
             after = replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
-            return self._by_arrival(before, after)
+            return self._by_arrival(before, after, changed)
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_row_times[name] = seconds
@@ -214,7 +259,7 @@ class OffsetPlanner:
         )
         return replace(before, idle=idle, ended=ended)
 
-    def _by_arrival(self, before: SourceOffset, after: SourceOffset) -> SourceOffset:
+    def _by_arrival(self, before: SourceOffset, after: SourceOffset, changed: Instant) -> SourceOffset:
         """Arrival time of a batch of rows without a time column.
 
         It grows from batch to batch, also where the clock is set back. Nothing can arrive earlier than now, so an idle
@@ -222,6 +267,6 @@ class OffsetPlanner:
         """
         if isinstance(self.clock, SteadyClock):
             self.clock.go_on_from(before.arrived)  # it may have been set back between two runs
-        arrived = max(self.clock(), before.arrived + 1)
-        has_news = after.at > before.at or after.ended
+        arrived = max(self.clock(), before.arrived + 1, changed)
+        has_news = after.at > before.at or after.ended or before.arrived < changed
         return replace(after, arrived=arrived) if has_news or arrived - before.arrived >= TICK_US else before

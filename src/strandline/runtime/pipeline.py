@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from strandline.connectors.sinks import Memory, ResumePoint, Sink, SinkBatch, SinkWriter
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
+from strandline.connectors.sinks.stored_view import StoredViewWriter
 from strandline.connectors.sources.base import Source
 from strandline.core.errors import damaged
 from strandline.core.interrupts import finishes_within
@@ -149,7 +150,7 @@ class RunningPipeline:
             or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
             writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
             buffers={
-                name: ResultBuffer(columns[name], sink.keep, in_fragments=not has_whole_elements(physical, name))
+                name: sink.make_buffer(columns[name], in_fragments=not has_whole_elements(physical, name))
                 for name, sink in sinks.items()
                 if isinstance(sink, Memory)
             },
@@ -197,6 +198,8 @@ class RunningPipeline:
             (checkpoint.path / FLOW).write_text(json.dumps(build_operator_graph(self.physical).to_json()))
         for name, writer in self.writers.items():
             writer.prepare(resume_points[name])
+            if isinstance(writer, StoredViewWriter):
+                writer.restore(self.results.buffers[name])
 
     # ---- a batch -----------------------------------------------------------------------------------------------------
 
@@ -219,7 +222,7 @@ class RunningPipeline:
         self.metrics.add(report)
         self.output_files.publish_open(report, self.metrics.watermarks(), self.ended)
         self.results.append(report)
-        self.statistics_store.learn(report, self.metrics)
+        self.statistics_store.learn(report, self.metrics, before)
         self._write_to_sinks(report, begins)
         self._note_announced(report)
         self._record(report, files)  # from here on a restart goes on after the batch

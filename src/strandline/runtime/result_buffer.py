@@ -16,8 +16,10 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, Times, times
 from strandline.runtime.kernels.changes import coalesce, drop_replaced
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL, from_result, result_schema, to_result
+from strandline.runtime.snapshot_index import SnapshotIndex
 
 DEFAULT_LIMIT: Final = 1_000_000  # elements, by default
+_LEAST_TRIMMED: Final = 10_000  # elements, where the past is retained for some time
 _TRIM_TO: Final = 0.75  # of the limit is left after forgetting: that costs something, so it is done now and then
 
 
@@ -61,9 +63,18 @@ class ResultBuffer:
         c               | [====)     kept
     """
 
-    def __init__(self, columns: Schema, limit: int | None = DEFAULT_LIMIT, *, in_fragments: bool = True) -> None:
+    def __init__(
+        self,
+        columns: Schema,
+        limit: int | None = DEFAULT_LIMIT,
+        *,
+        in_fragments: bool = True,
+        keep_us: int | None = None,
+    ) -> None:
         self.columns = columns
         self.limit = limit
+        self.keep_us = keep_us  # how much of the past is retained at least; it replaces the limit
+        self.index = SnapshotIndex(columns)
         self.in_fragments = in_fragments  # else every element is delivered whole, and equal ones that touch are two
         self.since: Instant = BEFORE_ALL
         self.evicted = 0  # elements
@@ -91,27 +102,36 @@ class ResultBuffer:
     @property
     def exceeds_limit(self) -> bool:
         """True if eviction pays; where nearly everything is valid, the next attempt comes when there is more."""
-        return self.limit is not None and self.rows > max(self.limit, self._rows_after_trim / _TRIM_TO)
+        least = _LEAST_TRIMMED if self.keep_us is not None else self.limit
+        return least is not None and self.rows > max(least, self._rows_after_trim / _TRIM_TO)
 
     def trim(self, now: Instant) -> ResultBuffer:
         """Evict the surplus elements that ended first; those valid at `now` stay."""
-        assert self.limit is not None
         whole = to_result(self.chunks(0, now).frame(self.columns), self.columns)
         ends = _instants(whole, VALID_UNTIL)
-        over = ends[ends <= now]
-        surplus = min(len(over), len(ends) - int(_TRIM_TO * self.limit))
-        trimmed = ResultBuffer(self.columns, self.limit, in_fragments=self.in_fragments)
+        trimmed = ResultBuffer(self.columns, self.limit, in_fragments=self.in_fragments, keep_us=self.keep_us)
         trimmed.since, trimmed.evicted = self.since, self.evicted
         trimmed._joined = self.chunks(0, now).number
-        if surplus > 0:
-            trimmed.since = int(np.partition(over, surplus - 1)[surplus - 1])
-            old = ends <= trimmed.since
+        since = self._trim_point(ends, now)
+        if since is not None:
+            trimmed.since = since
+            old = ends <= since
             trimmed.evicted += int(old.sum())
             retained, evicted = whole.filter(pa.array(~old)), whole.filter(pa.array(old))
             whole = _restore_starts(retained, evicted, trimmed.since, self.columns) if self.in_fragments else retained
         trimmed.add([whole.combine_chunks()])
         trimmed._rows_after_trim = trimmed.rows
         return trimmed
+
+    def _trim_point(self, ends: Times, now: Instant) -> Instant | None:
+        """The instant up to which elements are evicted that have ended; None if all of them stay."""
+        if self.keep_us is not None:
+            over = ends[ends <= now - self.keep_us]
+            return int(over.max()) if len(over) else None
+        assert self.limit is not None, "what has no limit is not trimmed"
+        over = ends[ends <= now]
+        surplus = min(len(over), len(ends) - int(_TRIM_TO * self.limit))
+        return int(np.partition(over, surplus - 1)[surplus - 1]) if surplus > 0 else None
 
 
 def concat_results(tables: Iterable[pa.Table], columns: Schema) -> pa.Table:

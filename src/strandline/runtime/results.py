@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import TypeAlias
 
+import polars as pl
 import pyarrow as pa
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
+
+# An instant by the watermark, and by the first instant that is retained.
+ChooseInstant: TypeAlias = Callable[[Instant, Instant], Instant]
 
 
 class PipelineResults:
@@ -25,6 +31,7 @@ class PipelineResults:
         self._metrics = metrics
         self._watermarks = metrics.watermarks()  # those of the checkpoint, at a restart
         self._lock = threading.Lock()
+        self._indexing = threading.Lock()  # for readers of snapshots, which must not keep batches waiting
 
     def append(self, report: BatchReport) -> None:
         """Keep what a batch brought, and forget the oldest of what has become too long."""
@@ -46,6 +53,18 @@ class PipelineResults:
         """Up to which instant the results that are kept here are final."""
         with self._lock:
             return self._watermarks[query]
+
+    def snapshot(self, query: str, choose: ChooseInstant) -> pl.DataFrame:
+        """What is valid, of a result in memory, at an instant that is chosen by the watermark and by the begin of what
+        is retained. The work goes with the rows that came since the last snapshot, and with what is valid."""
+        with self._indexing:
+            with self._lock:
+                buffer, watermark = self.buffers[query], self._watermarks[query]
+                index = buffer.index
+                tables, begins = buffer.tables[index.chunks :], buffer.begins[index.chunks :]
+            at = choose(watermark, buffer.since)
+            index.add(tables, begins)
+            return index.at(at)
 
     def read(self, query: str, after: int = 0) -> ResultChunks:
         """What came of a result that stays in memory from number `after` on, with the watermark that goes with it."""

@@ -35,8 +35,11 @@ from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from strandline.runtime.operators.fold_changes import FoldChangesOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.operators.hold_open import HoldOpenOperator
+from strandline.runtime.operators.lookup_join import LookupJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
+from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
@@ -53,8 +56,12 @@ def operator_for(node: Node) -> Operator:
             return stateless.ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
             return stateless.TimeWindowOperator(range_us, slide_us)
-        case physical.Reorder():
+        case physical.Reorder(_, "intervals"):
             return ReorderOperator()
+        case physical.Reorder(source):
+            return ReorderChangesOperator(physical.schema(source))
+        case physical.HoldOpen(source):
+            return HoldOpenOperator(physical.schema(source))
         case physical.HashJoin(left_keys, right_keys, condition, left, right, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
@@ -66,8 +73,8 @@ def operator_for(node: Node) -> Operator:
             return SessionWindowOperator(partition, gap_us, physical.schema(source))
         case physical.AlignTime(granule_us, _):
             return stateless.AlignTimeOperator(granule_us)
-        case physical.ChangeStream(change, source):
-            return ChangeStreamOperator(change, physical.schema(source))
+        case physical.ChangeStream(change, source, input_form):
+            return ChangeStreamOperator(change, physical.schema(source), input_form)
         case physical.InsertStream():
             return stateless.InsertStreamOperator()
         case physical.TopK(partition, order, limit, source):
@@ -82,6 +89,9 @@ def operator_for(node: Node) -> Operator:
                 return OuterHashJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, form, structures)
             keys = left_keys, right_keys
             return ChangesOuterHashJoinOperator(kind, *keys, condition, *schemas, mark, forms, structures)
+        case physical.LookupJoin(kind, left_keys, right_keys, condition, left, right, mark, structures, forms):
+            schemas = physical.schema(left), physical.schema(right)
+            return LookupJoinOperator(kind, left_keys, right_keys, condition, *schemas, mark, structures, forms)
         case physical.IncrementalAggregate(keys, aggregates, source, form, panes, coalesces, input_form):
             how = form, panes, coalesces, input_form
             return IncrementalAggregateOperator(keys, aggregates, physical.schema(source), *how)

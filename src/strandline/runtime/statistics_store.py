@@ -1,9 +1,9 @@
 """Persisted stream statistics, measured by running queries for the planning of the next ones.
 
-The rate of a stream comes from its source status, the selectivities of filters over it from the counts of operators,
-distinct values of its columns and the length of its intervals from metric subscriptions. They are kept in the catalog
-and, where a database has a directory for checkpoints, in a file there. A figure is replaced when another differs from
-it by more than a threshold: then everything that is estimated from it changes.
+The rate of a stream and the length of its batches come from its source status, the selectivities of filters over it
+from the counts of operators, distinct values of its columns and the length of its intervals from metric subscriptions.
+They are kept in the catalog and, where a database has a directory for checkpoints, in a file there. A figure is
+replaced when another differs from it by more than a threshold: then everything that is estimated from it changes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from strandline.core.durable import write_file
+from strandline.core.temporal import SECOND
 from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics
 from strandline.planner.cardinality import filter_text, pass_names
 from strandline.planner.physical import plan as physical
@@ -32,6 +33,9 @@ FILE: Final = "statistics.json"
 LEAST_ROWS: Final = 100  # fewer rows give no reliable figure
 THRESHOLD: Final = 0.2  # of a figure, by which another must differ to replace it
 EVERY: Final = 10.0  # seconds between two times that the file is written
+# Weights of a batch that is shorter or longer than those before. A query that has caught up with its sources has short
+# batches from then on, and plans that are made for long ones may be slow in short ones, so these count at once.
+SHORTER, LONGER = 0.5, 0.05
 
 
 class StatisticsStore:
@@ -42,6 +46,7 @@ class StatisticsStore:
         self._file = directory / FILE if directory is not None else None
         self._written = time.monotonic()
         self._learned = _read(self._file)  # of streams that are not declared yet, or not any more, too
+        self._batch_seconds: dict[str, float] = {}  # smoothed, by folded name of the stream
 
     def recall(self, stream: BaseStream) -> None:
         """Tell the catalog what an earlier run has learned of a stream that is declared now, if it is the same one."""
@@ -50,13 +55,24 @@ class StatisticsStore:
             facts = {fact.name: data[fact.name] for fact in fields(StreamStatistics) if fact.name in data}
             self.catalog.measured[stream.name.lower()] = StreamStatistics(**facts)
 
-    def learn(self, report: BatchReport, metrics: PipelineMetrics) -> None:
-        """Learn from a batch; now and then what was learned is written down."""
+    def learn(self, report: BatchReport, metrics: PipelineMetrics, before: Mapping[str, SourceStatus]) -> None:
+        """Learn from a batch; `before` is the status of the sources before it. Now and then what was learned is written
+        down."""
         for stream in metrics.physical.streams:
             if stream.name in report.statuses and stream.name in self.catalog:
+                self._measure_batch(stream, before.get(stream.name), report.statuses[stream.name])
                 self._learn(stream, metrics)
         if time.monotonic() - self._written >= EVERY:
             self.save()
+
+    def _measure_batch(self, stream: BaseStream, before: SourceStatus | None, after: SourceStatus) -> None:
+        """Smooth the stream time by which batches advance. One without a new latest row says nothing: the source was
+        idle, or the batch has run again."""
+        if before is None or not before.rows or after.high <= before.high:
+            return
+        advance = (after.high - before.high) / SECOND
+        mean = self._batch_seconds.get(stream.name.lower(), advance)
+        self._batch_seconds[stream.name.lower()] = mean + (advance - mean) * (SHORTER if advance < mean else LONGER)
 
     def _learn(self, stream: BaseStream, metrics: PipelineMetrics) -> None:
         status = metrics.statuses[stream.name]
@@ -69,7 +85,14 @@ class StatisticsStore:
         for text, share in _selectivities(stream, metrics):
             shares[text] = _latest(shares.get(text), share)
         values = {**before.values, **values}
-        learned = StreamStatistics(_latest(before.rate, rate), values, _latest(before.length, length), shares)
+        batch_seconds = self._batch_seconds.get(stream.name.lower())
+        learned = StreamStatistics(
+            _latest(before.rate, rate),
+            values,
+            _latest(before.length, length),
+            shares,
+            batch_seconds=_latest(before.batch_seconds, batch_seconds),
+        )
         if learned == before:
             return
         self.catalog.measured[stream.name.lower()] = learned

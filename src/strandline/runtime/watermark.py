@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, EARLIEST, FOREVER, Instant
 from strandline.runtime.edge_metrics import MetricSet, union_metrics
 from strandline.runtime.operators.base import Watermark
 from strandline.shedding.sampler import RateHistory, rate_history_from, with_counts
@@ -26,7 +26,9 @@ class SourceStatus:
     `rate_history` has the sampling rates and their start times, `dropped` the accepted rows that sampling took, by
     query. `requested_metrics` are those that the present batch measures, `announced` the queries whose open elements it
     announces again. `distance` is the smoothed mean of seconds between two rows, except where partitions are
-    interleaved.
+    interleaved. The watermark of a `table` is its promise: every later change takes effect there or after it. `base` is
+    the end of its log when the query began, `rows` how far it was read, and `changed` the instant of the last change
+    since then.
     """
 
     stream: str
@@ -46,6 +48,9 @@ class SourceStatus:
     read: int = 0
     announced: tuple[str, ...] = ()
     distance: float | None = None
+    table: bool = False
+    base: int = -1
+    changed: Instant = BEFORE_ALL
 
     @property
     def progress(self) -> Instant:
@@ -117,9 +122,23 @@ def watermark_of(statuses: Mapping[str, SourceStatus], streams: Iterable[str]) -
     """Watermark of a query over `streams`, and the start of its result.
 
     The slowest active source decides. An idle source does not hold the others back; where none is active, the watermark
-    is at least the latest row of any. When all have ended, everything is complete.
+    is at least the latest row of any. When all have ended, everything is complete. Tables are complete up to their
+    promises; they decide by themselves only where there is no stream.
     """
-    read = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
+    known = [statuses.get(stream) or SourceStatus(stream) for stream in streams]
+    tables = [status for status in known if status.table]
+    read = [status for status in known if not status.table]
+    if not read:
+        return Watermark(min(status.watermark for status in tables), min(status.low for status in tables))
+    watermark = _watermark_of_streams(read)
+    if not tables:
+        return watermark
+    # No row of a stream is before EARLIEST, so what was there before may be used at once.
+    promised = min(status.watermark for status in tables)
+    return replace(watermark, time=min(max(watermark.time, EARLIEST), promised))
+
+
+def _watermark_of_streams(read: Sequence[SourceStatus]) -> Watermark:
     active = [status.watermark for status in read if not status.idle and not status.ended]
     if active:
         time = min(active)

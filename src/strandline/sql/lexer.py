@@ -44,10 +44,17 @@ class Token:
 _BLANK: Final = re.compile(r"(?:\s+|--[^\n]*)+")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 _WORD: Final = re.compile(r"[^\W\d][\w$]*")
-_NUMBER: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _QUOTED: Final = {"'": re.compile(r"'([^']*(?:''[^']*)*)'"), '"': re.compile(r'"([^"]*(?:""[^"]*)*)"')}
-# Longer symbols first: the expression takes the first alternative that fits.
-_SYMBOL: Final = re.compile(r"<>|<<|>>|!=|!~\*|!~|~\*|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]~&|#^]")
+# A word, a number or a symbol. Longer symbols first: the expression takes the first alternative that fits.
+_PLAIN: Final = re.compile(
+    r"([^\W\d][\w$]*)"
+    r"|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(<>|<<|>>|!=|!~\*|!~|~\*|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]~&|#^])"
+)
+
+_IS_NUMBER, _IS_SYMBOL = 2, 3
+_NO_BLANKS: Final = ("", ",", "(", ")", ";", ".")  # what often follows a token at once, and begins no comment
 
 _STRAY_HINTS: Final = {
     "`": 'Quote names with double quotes: "name".',
@@ -82,7 +89,9 @@ def tokenize(text: str) -> list[Token]:
     while at < len(text):
         token = _token(text, at)
         tokens.append(token)
-        at = _skip_blanks(text, token.span.end)
+        at = token.span.end
+        if text[at : at + 1] not in _NO_BLANKS:
+            at = _skip_blanks(text, at)
     end = tokens[-1].span.end if tokens else 0
     tokens.append(Token(Kind.END, "", Span(text, end, end)))
     return tokens
@@ -92,12 +101,14 @@ def _token(text: str, at: int) -> Token:
     first = text[at]
     if first in _QUOTED:
         return _quoted(text, at)
-    if match := _WORD.match(text, at):
-        return Token(Kind.WORD, match.group(), Span(text, at, match.end()), match.group().upper())
-    if match := _NUMBER.match(text, at):
-        return _number(text, at, match.end())
-    if match := _SYMBOL.match(text, at):
-        return Token(Kind.SYMBOL, match.group(), Span(text, at, match.end()), match.group())
+    match = _PLAIN.match(text, at)
+    if match is not None:
+        value = match.group()
+        if match.lastindex == _IS_NUMBER:
+            return _number(text, at, match.end())
+        if match.lastindex == _IS_SYMBOL:
+            return Token(Kind.SYMBOL, value, Span(text, at, match.end()), value)
+        return Token(Kind.WORD, value, Span(text, at, match.end()), value.upper())
     raise _error(f"unexpected character {first!r}", "bad-character", Span(text, at, at + 1), _STRAY_HINTS.get(first))
 
 
@@ -121,7 +132,7 @@ def _quoted(text: str, at: int) -> Token:
         raise _error(f"unterminated quoted {what}", "unclosed-quote", span, f"Close it with {quote}.")
     span = Span(text, at, match.end())
     value = match.group(1).replace(quote * 2, quote)
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if _SURROGATE.search(value):
         hint = "It holds half of a surrogate pair."
         raise _error(f"quoted {what} is not valid Unicode", "bad-character", span, hint)
     if what == "name" and not value:

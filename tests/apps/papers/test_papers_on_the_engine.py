@@ -8,8 +8,9 @@ from functools import cache
 import polars as pl
 import pytest
 
+from strandline.apps.bench.form_strategies import STRATEGIES
 from strandline.apps.bench.generated_streams import START
-from strandline.apps.papers.engine_runs import STRATEGIES, RecordedStream, make_pipeline, run
+from strandline.apps.papers.engine_runs import RecordedStream, make_pipelines, run
 from strandline.apps.papers.golab_ozsu import engine as update_patterns
 from strandline.apps.papers.golab_ozsu.queries import LinkWindows
 from strandline.apps.papers.golab_ozsu.results import Elements, distinct, join, negate
@@ -27,7 +28,7 @@ WINDOW, UNITS = 60, 200
 def elements(query: str, streams: list[RecordedStream], strategy: str, cuts: list[int]) -> pl.DataFrame:
     """All elements of a result with their ends, in microseconds after the start."""
     frames: list[pl.DataFrame] = []
-    run(query, streams, strategy, cuts, 0, frames.append)
+    run(make_pipelines(query, streams, cuts, 0)[strategy], streams, cuts, 0, frames.append)
     rows = pl.concat([frame for frame in frames if frame.height])
     return rows.filter(pl.col(UNTIL) < OPEN).with_columns(pl.col(FROM) - START, pl.col(UNTIL) - START)
 
@@ -106,11 +107,11 @@ def test_signs_and_intervals_have_the_same_result_on_auctions(name: str) -> None
 def test_the_nested_loops_join_has_no_keys() -> None:
     streams = generate_auctions(0.001).streams
     for name, keys in (("Q3 short auctions, hash", 1), ("Q3 short auctions, nested loops", 0)):
-        pipeline = make_pipeline(signs.QUERIES[name], streams, "intervals")
+        pipeline = make_pipelines(signs.QUERIES[name], streams, [SECOND], 0)["intervals"]
         nodes = [node for fragment in pipeline.fragments for node in numbered(fragment.root)]
         assert [len(node.left_keys) for node in nodes if isinstance(node, physical.HashJoin)] == [keys]
 
 
 def test_a_count_window_has_a_result_at_once() -> None:
-    first = signs.count_window_latency(100, list(STRATEGIES))
+    first = signs.count_window_latency(100)
     assert first.end_known == 2.0 and set(first.engine.values()) == {0.0}

@@ -20,8 +20,10 @@ from strandline.apps.shell.inputs import KEYWORDS, is_whole, split
 from strandline.apps.shell.session import Session
 from strandline.apps.shell.startup import Startup
 from strandline.core.temporal import FOREVER, instant
+from strandline.core.types import INT, VARCHAR
 from strandline.database.introspection.progress_meter import ProgressMeter, show_bytes
 from strandline.database.query import Query
+from strandline.logical.catalog import Table
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME
 
@@ -96,7 +98,7 @@ def test_completion_knows_where_it_is(session: Session) -> None:
     assert offered(session, "select * from d") == ["dear"]
     assert offered(session, "SELECT t.", " FROM trades [RANGE 5 SECONDS] AS t") == ["sym", "price", "ts"]
     assert offered(session, "SELECT q.b", " FROM trades t, quotes WINDOW(RANGE 1 DAY) q") == ["bid"]
-    assert offered(session, "SELECT sy", " FROM dear") == ["symbol", "SYMMETRIC".lower()]
+    assert offered(session, "SELECT sy", " FROM dear") == ["symbol", "symmetric", "system_time"]
     assert "bid" not in offered(session, "SELECT b", " FROM trades")
     assert offered(session, "SELECT b")[0] == "bid", "no stream is named yet: all are meant"
     assert offered(session, "DESCRIBE q") == ["quotes"]
@@ -108,6 +110,15 @@ def test_completion_knows_where_it_is(session: Session) -> None:
     assert offered(session, ".ti") == [".timing"]
     session.sql("SELECT sym FROM trades;", look=False)
     assert offered(session, ".tail ")[0] == "q1" and "changes" in offered(session, ".tail q1 ")
+
+
+def test_completion_offers_the_tables_that_a_statement_may_change(session: Session) -> None:
+    session.database.catalog.add(Table("stock", (("sym", VARCHAR), ("shares", INT))))
+    for before in ("INSERT INTO ", "UPDATE ", "DELETE FROM ", "MERGE INTO ", "TRUNCATE TABLE ", "SHOW TABLES; UPDATE "):
+        assert offered(session, before) == ["stock"], before
+    assert "stock" in offered(session, "DROP TABLE ") and "dear" in offered(session, "DROP MATERIALIZED VIEW ")
+    assert offered(session, "UPDATE stock SET sh")[0] == "shares"
+    assert offered(session, "SELECT s.", " FROM stock s") == ["sym", "shares"]
 
 
 def test_a_query_that_cannot_start_takes_no_id(session: Session) -> None:

@@ -26,6 +26,7 @@ from sink_databases import File, Place, Server
 import strandline as sl
 from strandline.core.temporal import FOREVER, instant
 from strandline.runtime.kernels.changes import coalesce
+from support import LONG
 
 FILES, ROWS = 8, 60
 PAYLOAD = ["k", "n", "total"]
@@ -117,7 +118,7 @@ def check_snapshot(location: Place, now: str, all_of_it: str) -> int:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("kills", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 40))])
+@pytest.mark.parametrize("kills", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 100 if LONG else 40))])
 def test_killed_sinks_have_each_result_once(tmp_path: Path, postgresql: Server, kills: int) -> None:
     seed = int(os.environ.get("STRANDLINE_SEED", random.randrange(1_000_000)))
     print("seed", seed)

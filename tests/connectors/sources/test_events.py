@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -123,3 +125,19 @@ def test_a_restart_goes_on_where_it_was(spark_database: Database, tmp_path: Path
         assert query.await_end(60)
         assert query.snapshot(day(3)).sort_by("k").to_pylist() == [{"k": "a", "x": 2}, {"k": "b", "x": 1}]
         assert query.metrics()["rows_in"] == {"s": 3}
+
+
+def test_a_second_process_on_one_directory_is_refused_with_stream_and_directory(tmp_path: Path) -> None:
+    script = f"""
+import strandline as sl
+with sl.connect(engine="local") as db:
+    db.sql("CREATE STREAM s (v INT, ts TIMESTAMP) SOURCE events('{tmp_path}/rows') ORDERED BY ts")
+    db.append("s", [(1, "2026-01-01")])
+"""
+    with sl.connect(engine="local") as db:
+        db.sql(f"CREATE STREAM s (v INT, ts TIMESTAMP) SOURCE events('{tmp_path}/rows') ORDERED BY ts")
+        db.append("s", [(1, "2026-01-01")])
+        second = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+        assert second.returncode and "error[checkpoint-busy]" in second.stderr
+        assert f'another process is writing to stream "s" in {tmp_path}/rows' in second.stderr
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).returncode == 0

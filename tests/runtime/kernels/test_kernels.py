@@ -126,20 +126,20 @@ def test_each_group_is_covered_once(
     rows += [(group, max(sent, 0), 0) for group, (sent, _) in enumerate(before)]  # more is due
     rows.sort(key=lambda row: row[:2])
     code, start, length = (np.array([r[i] for r in rows], dtype=np.int64) for i in range(3))
-    sent = np.array([max(before[c][0], 0) for c in code.tolist()], dtype=np.int64)
-    reach = sent + [before[c][1] for c in code.tolist()]
+    sent = np.array([max(at, 0) for at, _ in before], dtype=np.int64)
+    reach = sent + np.array([further for _, further in before], dtype=np.int64)
     begins_group = np.append(True, code[1:] != code[:-1])
     chosen, begins, ends, sent_after, reach_after = cover(begins_group, start, start + length, sent, reach, until)
     for group in range(4):
         mine = np.flatnonzero(code == group)
-        valid = {t for row in mine for t in range(start[row], start[row] + length[row]) if t >= sent[mine[0]]}
-        valid |= set(range(sent[mine[0]], reach[mine[0]]))
+        valid = {t for row in mine for t in range(start[row], start[row] + length[row]) if t >= sent[group]}
+        valid |= set(range(sent[group], reach[group]))
         pieces = [(b, e) for row, b, e in zip(chosen, begins, ends, strict=True) if code[row] == group]
         covered = [t for b, e in pieces for t in range(b, e)]
         assert len(covered) == len(set(covered)) and set(covered) <= valid
-        assert {t for t in valid if t < until} <= set(covered) | set(range(sent[mine[0]]))
+        assert {t for t in valid if t < until} <= set(covered) | set(range(sent[group]))
         assert all(b < until for b, _ in pieces)
-        assert reach_after[group] == max(reach[mine[0]], *(start[mine] + length[mine]))
+        assert reach_after[group] == max(reach[group], *(start[mine] + length[mine]))
         assert set(range(until, reach_after[group])) <= set(covered) | set(range(sent_after[group], 99))
 
 

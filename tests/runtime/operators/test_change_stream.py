@@ -7,10 +7,12 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 
-from strandline.core.temporal import Instant
+from strandline.core.temporal import OPEN, Instant
 from strandline.core.types import DOUBLE, VARCHAR
 from strandline.logical.plan import ChangeKind
 from strandline.logical.reference.interpreter import bag
+from strandline.planner.physical.plan import StreamForm
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from support import (
     TEXT,
@@ -18,9 +20,11 @@ from support import (
     Payload,
     Slicing,
     at,
+    batch,
     columns,
     drive,
     edges,
+    elements_of,
     examples,
     intervals,
     line,
@@ -60,11 +64,21 @@ def expected(kind: ChangeKind, source: Elements, t: Instant) -> list[Payload]:
     return [known[key] for key in left.elements()]
 
 
+def test_what_stays_open_is_not_kept() -> None:
+    operator = ChangeStreamOperator("delete", TEXT, "changes")
+    operator.step([batch(TEXT, [*line("a[0,9) b[1,4)"), (("c",), 2, OPEN)])], Watermark(3))
+    assert sum(frame.height for frame in operator.ends.rows()) == 2
+    out = operator.step([batch(TEXT, [(("c",), 2, 5)])], Watermark(7))
+    assert show(elements_of(out.frame)) == "b[4,5) c[5,6)"
+    assert sum(frame.height for frame in operator.ends.rows()) == 1
+
+
 @pytest.mark.parametrize("kind", ["insert", "delete"])
 @settings(max_examples=examples(80))
-@given(intervals(payloads(VARCHAR, DOUBLE), endless=True), slicings())
+@given(intervals(payloads(VARCHAR, DOUBLE), endless=True), slicings(takes_changes=True))
 def test_changes_are_differences_of_snapshots(kind: ChangeKind, source: Elements, slicing: Slicing) -> None:
     schema = columns(VARCHAR, DOUBLE)
-    out = drive(lambda: ChangeStreamOperator(kind, schema), [(schema, source)], slicing)
+    form: StreamForm = "changes" if slicing.changes[0] else "intervals"
+    out = drive(lambda: ChangeStreamOperator(kind, schema, form), [(schema, source)], slicing)
     assert all(end == start + 1 for _, start, end in out)
     same_snapshots(out, lambda t: expected(kind, source, t), edges(source))

@@ -8,6 +8,7 @@ the machine does not count.
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from strandline.apps.bench.measure import Figures
 from strandline.apps.console import print_table
 from strandline.core.temporal import SECOND
 from strandline.planner.physical.lowering import lower
+from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
 
 if TYPE_CHECKING:
@@ -39,6 +41,14 @@ class Family:
     def streams(self) -> tuple[str, ...]:
         return ("a", "b") if " b " in self.query else ("a",)
 
+    def streams_for(self, state: int) -> list[GeneratedStream]:
+        """The streams of a query whose window has `state` rows."""
+        rate, keys = ROWS_PER_S // len(self.streams), max(int(state * self.keys), 1)
+        return [GeneratedStream(name, rate, {"k": keys}) for name in self.streams]
+
+    def text_for(self, state: int) -> str:
+        return self.query.replace("{w}", f"WINDOW(RANGE {state * SECOND // ROWS_PER_S} MICROSECONDS)")
+
 
 _ON = "a {w} {0} JOIN b {w} ON a.k = b.k"
 FAMILIES: dict[str, Family] = {
@@ -57,11 +67,21 @@ FAMILIES: dict[str, Family] = {
 
 def measure(family: Family, state: int, rows: int) -> Figures:
     """Fill the state, a window of `state` rows, then count rows per CPU second."""
-    rate, keys = ROWS_PER_S // len(family.streams), max(int(state * family.keys), 1)
-    streams = [GeneratedStream(name, rate, {"k": keys}) for name in family.streams]
-    window = f"WINDOW(RANGE {state * SECOND // ROWS_PER_S} MICROSECONDS)"
-    plan = optimize(bound(family.query.replace("{w}", window), streams))
-    run = TimedRun(lower("q", plan, [made.stream for made in streams], shards=1))
+    streams = family.streams_for(state)
+    plan = optimize(bound(family.text_for(state), streams))
+    run, counted = run_filled(lower("q", plan, [made.stream for made in streams], shards=1), streams, state, rows)
+    return {
+        "rows_per_s": round(counted / sum(run.seconds().values())),
+        "results_per_row": round(run.results / counted, 2),
+        "window_rows": state,
+        "state_rows": sum(run.state_rows().values()),
+    }
+
+
+def run_filled(pipeline: Pipeline, streams: Sequence[GeneratedStream], state: int, rows: int) -> tuple[TimedRun, int]:
+    """Fill the windows of a pipeline with `state` rows, then run at least `rows` further ones; gives the run with the
+    figures of those, and their number."""
+    run = TimedRun(pipeline)
     batch_seconds = BATCH_ROWS / ROWS_PER_S
     fill, counted = -(-state // BATCH_ROWS) + 1, -(-rows // BATCH_ROWS)
     for number in range(fill + counted):
@@ -69,12 +89,7 @@ def measure(family: Family, state: int, rows: int) -> Figures:
             run.forget()
         until = START + round((number + 1) * batch_seconds * SECOND)
         run.step({made.name: made.rows(number, batch_seconds) for made in streams}, until)
-    return {
-        "rows_per_s": round(counted * BATCH_ROWS / sum(run.seconds().values())),
-        "results_per_row": round(run.results / (counted * BATCH_ROWS), 2),
-        "window_rows": state,
-        "state_rows": sum(run.state_rows().values()),
-    }
+    return run, counted * BATCH_ROWS
 
 
 def run_operators(bench: Bench) -> Figures:

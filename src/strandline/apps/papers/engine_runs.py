@@ -2,7 +2,8 @@
 
 A strategy is a form for every edge of the plan. `intervals` at all of them is the direct or time-interval approach: an
 element carries its end. `changes` at all of them is the approach of negative tuples: an element comes when it begins
-and again when it ends, and time windows store what they have let in.
+and again when it ends, and time windows store what they have let in. `default` is the plan of a user whose streams have
+been measured. The result has the form of changes in any case.
 """
 
 from __future__ import annotations
@@ -15,19 +16,16 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.apps.bench.generated_streams import START, TimedRun, bind_over
+from strandline.apps.bench.form_strategies import TOLERATED, fastest_runs, plan_strategies, times_best
+from strandline.apps.bench.generated_streams import START, TimedRun
 from strandline.apps.papers.output import PrintedStatement
-from strandline.core.temporal import OPEN, Instant
+from strandline.core.temporal import OPEN, SECOND, Instant
 from strandline.core.types import TIMESTAMP, Type
-from strandline.logical.catalog import BaseStream, ConnectorCall
-from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
-from strandline.planner.physical.lowering import lower
-from strandline.planner.physical.plan import Pipeline, StreamForm
-from strandline.planner.stages import optimize
+from strandline.logical.catalog import BaseStream, ConnectorCall, StreamStatistics
+from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.kernels.batch import FROM, UNTIL
 
 TIME: Final = "ts"
-TOLERATED: Final = 1.1  # times as long as the best
 ColumnValues: TypeAlias = pl.Series | npt.NDArray[np.generic] | list[str]
 
 
@@ -47,6 +45,12 @@ class RecordedStream:
     def instants(self) -> npt.NDArray[np.int64]:
         """Microseconds after the start."""
         return self.rows[FROM].to_numpy() - START
+
+    def statistics(self, batch_seconds: float | None) -> StreamStatistics:
+        """What is measured of a stream that comes in batches of this length."""
+        seconds = max(int(self.instants[-1]) - int(self.instants[0]), 1) / SECOND
+        values = {name: float(self.rows[name].n_unique()) for name in self.columns}
+        return StreamStatistics(self.rows.height / seconds, values, batch_seconds=batch_seconds)
 
     @classmethod
     def make(
@@ -78,25 +82,39 @@ class EngineFigures:
 
 def compare_default(measured: Mapping[str, Mapping[str, EngineFigures]]) -> PrintedStatement:
     """Whether the plans that users get are as fast as the better one of the two that have one form everywhere."""
-    ratios = {
-        name: found["default"].seconds / min(figures.seconds for figures in found.values())
-        for name, found in measured.items()
-    }
-    slower = [f"{name} {ratio:.1f} ×" for name, ratio in ratios.items() if ratio > TOLERATED]
+    ratios = {name: times_best(found) for name, found in measured.items()}
+    slower = [f"{name} {ratio:.2f} ×" for name, ratio in ratios.items() if ratio > TOLERATED]
     computed = ", ".join(slower) or "no query is slower"
     return PrintedStatement("the default", f"at most {TOLERATED} × the best form", computed, not slower)
 
 
+def compare(
+    query: str, streams: Sequence[RecordedStream], cuts: Sequence[Instant], count_from: Instant, repeat: int
+) -> dict[str, EngineFigures]:
+    """The fastest run of a query in each strategy; cuts are those of `run`."""
+    pipelines = make_pipelines(query, streams, cuts, count_from)
+    return fastest_runs(pipelines, lambda pipeline: run(pipeline, streams, cuts, count_from), repeat)
+
+
+def make_pipelines(
+    query: str, streams: Sequence[RecordedStream], cuts: Sequence[Instant], count_from: Instant
+) -> dict[str, Pipeline]:
+    """The pipeline of a query in each strategy, for batches that end at the cuts."""
+    counted = [cut for cut in cuts if cut >= count_from]
+    batch_seconds = float(np.median(np.diff(counted or cuts))) / SECOND if len(counted) > 1 else None
+    statistics = {made.name: made.statistics(batch_seconds) for made in streams}
+    return plan_strategies(query, [made.stream for made in streams], statistics)
+
+
 def run(
-    query: str,
+    pipeline: Pipeline,
     streams: Sequence[RecordedStream],
-    strategy: str,
     cuts: Sequence[Instant],
     count_from: Instant,
     keep: Callable[[pl.DataFrame], None] = lambda rows: None,
 ) -> EngineFigures:
-    """Run a query with watermarks at the cuts, microseconds after the start. Figures are of the batches that end after
-    `count_from`. At the end the watermark passes everything, so that all results have their ends."""
+    """Run a pipeline with watermarks at the cuts, microseconds after the start. Figures are of the batches that end
+    after `count_from`. At the end the watermark passes everything, so that all results have their ends."""
     validity = 0
 
     def take(rows: pl.DataFrame) -> None:
@@ -105,7 +123,7 @@ def run(
         validity += int((ended[UNTIL] - ended[FROM]).sum())
         keep(rows)
 
-    timed = TimedRun(make_pipeline(query, streams, strategy), take)
+    timed = TimedRun(pipeline, take)
     places = {made.name: np.searchsorted(made.instants, cuts).tolist() for made in streams}
     before, counted, progress = dict.fromkeys(places, 0), 0, []
     for number, cut in enumerate(cuts):
@@ -120,18 +138,3 @@ def run(
     passed = sum(timed.passed().values())
     timed.step({made.name: made.rows[:0] for made in streams}, OPEN - 1)
     return EngineFigures(seconds, counted, passed, results, state, validity, tuple(progress))
-
-
-def make_pipeline(query: str, streams: Sequence[RecordedStream], strategy: str) -> Pipeline:
-    declared = [made.stream for made in streams]
-    plan = optimize(bind_over(query, declared))
-    form, forms = STRATEGIES[strategy]
-    return lower("q", plan, declared, shards=1, form=form, strategy=forms)
-
-
-# The form of the result, and how that of the edges is chosen.
-STRATEGIES: Final[dict[str, tuple[StreamForm, FormStrategy]]] = {
-    "changes": ("changes", ALL_CHANGES),
-    "intervals": ("intervals", ALL_INTERVALS),
-    "default": ("changes", BY_RULE),
-}

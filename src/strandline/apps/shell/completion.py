@@ -16,7 +16,7 @@ from strandline.apps.shell.views import FORMS
 from strandline.database.introspection.show import columns_of
 from strandline.database.introspection.system_tables import TABLES, SystemTables
 from strandline.database.introspection.text import shorten_line
-from strandline.logical.catalog import SYSTEM, Catalog, Stream
+from strandline.logical.catalog import SYSTEM, Catalog, Stream, Table
 from strandline.sql.lexer import Kind, Token
 
 _WORD: Final = re.compile(r"[\w$]*\Z")
@@ -91,6 +91,9 @@ class Words(Completer):
                 yield from (Candidate(name.removeprefix(SYSTEM), "system table") for name in TABLES)
             yield from _columns(named.get(head[-2].value.lower()))
             return
+        if _changes_table(head):
+            yield from (Candidate(table.name, table.word) for table in catalog if isinstance(table, Table))
+            return
         if last is not None and (last.keyword in _READS or _drops(head)):
             yield from self._streams()
             if last.keyword in _READS:
@@ -112,7 +115,29 @@ class Words(Completer):
 
 
 def _drops(head: list[Token]) -> bool:
-    return len(head) == 2 and head[0].keyword == "DROP" and head[1].keyword in ("STREAM", "VIEW")
+    return _first_words(head) in (
+        ["DROP", "STREAM"],
+        ["DROP", "TABLE"],
+        ["DROP", "VIEW"],
+        ["DROP", "MATERIALIZED", "VIEW"],
+    )
+
+
+def _changes_table(head: list[Token]) -> bool:
+    """Whether the table that a statement changes comes next."""
+    return _first_words(head) in (
+        ["INSERT", "INTO"],
+        ["UPDATE"],
+        ["DELETE", "FROM"],
+        ["MERGE", "INTO"],
+        ["TRUNCATE", "TABLE"],
+    )
+
+
+def _first_words(head: list[Token]) -> list[str]:
+    """The words of the last statement of a text."""
+    words = [token.keyword for token in head]
+    return words[len(words) - words[::-1].index(";") :] if ";" in words else words
 
 
 def _streams_named(tokens: list[Token], catalog: Catalog) -> Iterator[tuple[str, Stream]]:

@@ -98,7 +98,7 @@ class Session:
         statements = parse(text)
         for number, statement in enumerate(statements):
             began = time.monotonic()
-            if not isinstance(statement, _QUERIES) or ast.reads_system(statement):
+            if not isinstance(statement, _QUERIES) or self.database.is_stored(statement):
                 self._at_once(statement)
                 self.show_time(time.monotonic() - began)
                 continue
@@ -218,7 +218,7 @@ class Session:
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
-        if isinstance(statement, ast.CreateSink):
+        if isinstance(statement, ast.CreateSink | ast.CreateMaterializedView):
             self.startup.engine()  # its query runs, and one engine is enough
         asked = time.monotonic()
         result = self.database.execute(statement)
@@ -228,7 +228,7 @@ class Session:
         match statement:
             case ast.CreateStreamAs(name):
                 self.say(f"{name.name} is declared; SELECT reads it, .start {name.name} runs it")
-            case ast.CreateStream(name) | ast.CreateView(name):
+            case ast.CreateStream(name) | ast.CreateView(name) | ast.CreateTable(name) | ast.CreateTableAs(name):
                 self.say(f"{name.name} is declared")
             case ast.Drop(_, name) | ast.DropSink(name):
                 self.say(f"{name.name} is dropped")

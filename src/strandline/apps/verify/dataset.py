@@ -1,4 +1,4 @@
-"""Input of a query under test: streams with their rows, and named queries, each at its position in the text."""
+"""Input of a query under test: streams and tables with their rows, and named queries, each at its place in the text."""
 
 from __future__ import annotations
 
@@ -72,30 +72,33 @@ class QueryUnderTest:
 
 @dataclass(frozen=True, slots=True)
 class BaseTable:
-    """The table with the rows of a base stream, and when each of them begins and ends to be valid."""
+    """The table with the rows of a base stream or of a table, and when each of them begins and ends to be valid."""
 
     table: str
     starts: Times
     ends: Times
+    is_stream: bool = True  # else a table of the user's
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """The rows of all base streams by lower-case name, the last instant compared, and the first with a result."""
+    """The rows of base streams and tables by lower-case name, the last instant compared, the first with a result."""
 
     rows: Mapping[str, BaseTable]
     latest: Instant = FOREVER
     begins: Instant | None = None
 
     def origin(self, query: ast.Query, scope: NameScope) -> Instant | None:
-        """The first element of any stream that a query reads: before it the query has no result."""
-        read = base_streams(query, scope)
-        starts = [int(self.rows[name].starts.min()) for name in read if len(self.rows[name].starts)]
+        """The first element of any stream that a query reads, or of any table, where it reads tables only: before it
+        the query has no result."""
+        read = [self.rows[name] for name in base_streams(query, scope)]
+        streams = [rows for rows in read if rows.is_stream] or read
+        starts = [int(rows.starts.min()) for rows in streams if len(rows.starts)]
         return min(starts, default=None)
 
 
 def base_streams(node: ast.Node, scope: NameScope) -> tuple[str, ...]:
-    """The base streams under a node, directly or through named queries, by lower-case name."""
+    """The base streams and tables under a node, directly or through named queries, by lower-case name."""
     return tuple(dict.fromkeys(_base_streams(node, scope)))
 
 

@@ -58,9 +58,10 @@ def element_instants(query: ast.Query, scope: NameScope, dataset: Dataset, windo
     length = granule(plan)
     if is_chronon_stream(plan) or length is None:
         return instants
-    # A long-lived element occurs in every granule, up to the last instant compared.
+    # A long-lived element occurs in every granule, from the first result up to the last instant compared.
     last = dataset.latest if dataset.latest < FOREVER else int(instants.max()) + length
-    return np.arange(instants.min() // length * length, last + 1, length, dtype=np.int64)
+    first = int(instants.min()) if dataset.begins is None else max(int(instants.min()), dataset.begins)
+    return np.arange(first // length * length, last + 1, length, dtype=np.int64)
 
 
 def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:

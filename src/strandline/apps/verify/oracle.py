@@ -88,7 +88,9 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
         )
         more = tuple(Column(column_id, column_id, BIGINT) for column_id in ("at_us", "until_us", "seq"))
         database.load(table, (*columns, *more), frame)
-        tables[recorded.stream.name.lower()] = BaseTable(table, recorded.times, recorded.ends)
+        tables[recorded.stream.name.lower()] = BaseTable(
+            table, recorded.times, recorded.ends, is_stream=recorded.stream.table is None
+        )
     return tables
 
 

@@ -1,7 +1,7 @@
 """Input of a run for the oracle: all rows of a source, in order of arrival, without late and rejected ones.
 
 The sources are read once more, which gives the same rows. New rows of a growing source do no harm: only instants before
-the watermark are compared, and a new row as old as that is late.
+the watermark are compared, and a new row as old as that is late. The log of a table never changes up to a position.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ import polars as pl
 
 from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
-from strandline.logical.catalog import BaseStream
+from strandline.connectors.tables.blocks import CEASED, ID, SINCE
+from strandline.core.temporal import ALWAYS, OPEN
+from strandline.logical.catalog import BaseStream, Table
 from strandline.logical.change_feed import ChangeFeed
 from strandline.logical.reference.change_feed import ChangeRow, fold_changes
+from strandline.logical.reference.table_log import LoggedChange, elements_of_log
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
 from strandline.runtime.kernels.columns import polars_type
 
@@ -27,7 +30,7 @@ ROWS_AT_ONCE: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The accepted rows of a stream under their declared names, and their times."""
+    """The accepted rows of a stream under their declared names, and their times; or the elements of a table."""
 
     stream: BaseStream
     rows: pl.DataFrame
@@ -70,6 +73,26 @@ def _fold(stream: BaseStream, feed: ChangeFeed, rows: pl.DataFrame) -> pl.DataFr
     columns = [pl.Series(name, [e.values[name] for e in elements], dtype=kind) for name, kind in kinds.items()]
     starts, ends = ([getattr(e, when) for e in elements] for when in ("time", "end"))
     return pl.DataFrame([*columns, pl.Series(FROM, starts, pl.Int64), pl.Series(UNTIL, ends, pl.Int64)])
+
+
+def record_table(table: Table, log: pl.DataFrame, base: int) -> Recorded:
+    """The elements of a table for a query, by the definition: `log` is its log as far as the query has read it, `base`
+    the position at which the query began."""
+    names = [name for name, _ in table.columns]
+    changes = [
+        LoggedChange(
+            row[ID],
+            {name: row[name] for name in names},
+            is_end := row[UNTIL] != OPEN,
+            row[UNTIL] if is_end else row[FROM],
+            ALWAYS if table.kind == "constant" else row[CEASED] if is_end else row[SINCE],
+        )
+        for row in log.iter_rows(named=True)
+    ]
+    elements = elements_of_log(changes, base)
+    shape = {name: log.schema[name] for name in names} | {FROM: pl.Int64(), UNTIL: pl.Int64()}
+    rows = [(*(element.values[name] for name in names), element.time, element.end) for element in elements]
+    return Recorded(table.input, pl.DataFrame(rows, schema=shape, orient="row"))
 
 
 def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:

@@ -16,17 +16,17 @@ from strandline.apps.verify.dataset import NameScope, QueryUnderTest, base_strea
 from strandline.apps.verify.on_duckdb import DuckDBOracle
 from strandline.apps.verify.on_postgresql import PostgreSQLOracle
 from strandline.apps.verify.oracle import OracleDatabase
-from strandline.apps.verify.record import Recorded, record
+from strandline.apps.verify.record import Recorded, record, record_table
 from strandline.apps.verify.server import temporary_server
 from strandline.apps.verify.shrink import smallest_failing
 from strandline.connectors.sinks import Memory
-from strandline.core.errors import QueryError, SetupError
+from strandline.core.errors import QueryError, SetupError, SourceError
 from strandline.core.temporal import FOREVER
 from strandline.database.database import Database as Engine
 from strandline.database.query import Query
 from strandline.database.script import DeferredStatements, connected_groups
 from strandline.database.statements import BoundQuery
-from strandline.logical.catalog import BaseStream
+from strandline.logical.catalog import BaseStream, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
@@ -36,12 +36,12 @@ from strandline.sql.parser.statements import parse
 
 @dataclass(frozen=True, slots=True)
 class VerifyCase:
-    """A query that was run and its input; `by_arrival` is a stream whose rows are stamped on arrival, if it has one."""
+    """A query that was run and its input; `unchecked` is the reason why its input cannot be had again, if so."""
 
     tested_query: QueryUnderTest
     query: Query
     streams: tuple[Recorded, ...]
-    by_arrival: str | None = None
+    unchecked: str | None = None
 
 
 @contextmanager
@@ -74,9 +74,8 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="strandline-verify-") as directory:
         for case in _run(engine, tested_queries, Path(directory), seconds, note):
             tested_query, query = case.tested_query, case.query
-            if case.by_arrival is not None:
-                reason = f'rows of "{case.by_arrival}" are stamped on arrival, which cannot be repeated'
-                verdicts.append(Verdict(tested_query.name, unchecked=reason))
+            if case.unchecked is not None:
+                verdicts.append(Verdict(tested_query.name, unchecked=case.unchecked))
                 continue
             note(f"running {tested_query.name} on {database.dialect.name}")
             verdict = check(database, tested_query, case.streams, _elements(query), query.progress, most)
@@ -145,20 +144,34 @@ def _run(
     recorded: dict[tuple[Path, str], Recorded] = {}
     for tested_query in tested_queries:
         query, checkpoint = queries[tested_query.name], checkpoints[tested_query.name]
-        by_arrival: str | None = None
+        unchecked: str | None = None
         # All streams that the query is written over: also those that its plan can do without.
         for name in base_streams(tested_query.query, tested_query.name_scope):
             stream = tested_query.name_scope.catalog.get(name)
+            if isinstance(stream, Table):
+                try:
+                    recorded[checkpoint, name] = _record_table(engine, stream, query)
+                except SourceError as error:
+                    unchecked = f'the log of table "{stream.name}" cannot be read again: {error.message}'
+                continue
             assert isinstance(stream, BaseStream), "rows come from base streams"
             if stream.time_column is None:
-                by_arrival = stream.name
+                unchecked = f'rows of "{stream.name}" are stamped on arrival, which cannot be repeated'
             elif (checkpoint, name) not in recorded:
                 late = query.late(stream.name, "polars")
                 count = None if query.ended else _rows_read(query, stream.name)
                 recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
         mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)
-        cases.append(VerifyCase(tested_query, query, mine, by_arrival))
+        cases.append(VerifyCase(tested_query, query, mine, unchecked))
     return cases
+
+
+def _record_table(engine: Engine, table: Table, query: Query) -> Recorded:
+    """The elements of a table for a query. One that the plan skips counts as it is now."""
+    store, status = engine.tables.store(table), query.heartbeats().get(table.name)
+    end, base = (store.reach, store.reach) if status is None or status.base < 0 else (status.rows, status.base)
+    nothing = pl.DataFrame(store.log_schema.empty_table())
+    return record_table(table, pl.concat([nothing, *store.read(0, end)]), base)
 
 
 def _rows_read(query: Query, stream: str) -> int:

@@ -1,13 +1,9 @@
 """Translation of a continuous query at one instant to a plain query of an oracle.
 
 The syntax tree is followed as it is written: joins stay joins, subqueries stay subqueries, and the database resolves
-them itself. Only a stream with a window is replaced, by the rows that the window holds at the instant:
-
-    no window, NOW            at = t
-    RANGE r SLIDE s           T - r <= at < T,  T the last multiple of s up to t + 1
-    ROWS n SLIDE s            of the c rows up to t, by time and then by arrival, those with T - n < number <= T,
-                              T the last multiple of s up to c; PARTITION BY: of each partition
-    SESSION g                 the rows up to t behind the last pause of g or more
+them itself. Only a stream with a window is replaced, by the rows that the window holds at the instant
+(`window_rows.py`), and a table by its rows at the instant. A table that is not retroactive has its rows at the time of
+the row that looks them up: `t.valid_from <= s.ts AND s.ts < t.valid_until`.
 
 A window over a query needs the results of that query at all its instants: they are put into a table first, a *stage*.
 Changes since the instant before contain the query twice. Columns are called c1, c2, … everywhere, so that user names
@@ -22,30 +18,39 @@ from itertools import count
 from typing import Final, assert_never
 
 from strandline.apps.verify import sql_text
-from strandline.apps.verify.dataset import Dataset, NameScope, Times
-from strandline.apps.verify.dialect import Aggregated, Dialect
+from strandline.apps.verify.dataset import Dataset, NameScope, Times, base_streams
+from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.instants import element_instants
+from strandline.apps.verify.row_times import RowTimes, has_tables, later, row_times_of_query, row_times_of_stream
+from strandline.apps.verify.scalar_text import Texts
 from strandline.apps.verify.sql_text import SqlText, sort_direction
+from strandline.apps.verify.window_rows import held_rows
 from strandline.core.errors import Span
-from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR, Column, Schema
-from strandline.functions.aggregates import AggregateFunction
+from strandline.core.types import NULL, VARCHAR, Column, Schema
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import BaseStream
-from strandline.logical.expressions import ColumnRef, Expression, children
+from strandline.logical.catalog import BaseStream, Stream, Table
 from strandline.logical.properties.temporal import keeps_arrival_order
 from strandline.logical.schema import schema
-from strandline.logical.udf import UserAggregate
 from strandline.sql import ast
-from strandline.sql.binder.aggregates import bind_aggregate
-from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call, equality
-from strandline.sql.binder.grouping import grouping_key
-from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.expressions import Scalars, equality
+from strandline.sql.binder.grouping import grouping_key, is_grouping
 from strandline.sql.binder.scope import Relation, Scope
 from strandline.sql.binder.select_list import Output, output_columns
 from strandline.sql.binder.window_functions import over_outputs
 from strandline.sql.binder.windows import is_identity
 
 INSTANT: Final = "moment.t"
+
+
+@dataclass(frozen=True, slots=True)
+class FromText:
+    """What stands in FROM: its text, its columns, and the row time of its rows, where they have one. `is_looked_up` if
+    its rows are those of a table at the row time of the rows that it is joined with."""
+
+    sql: str
+    scope: Scope
+    row_time: str | None
+    is_looked_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,36 +81,40 @@ class Translation:
 
     # ---- queries ---------------------------------------------------------------------------------------------------
 
-    def query(self, query: ast.Query, outer: Scope | None = None, *, ordered: bool = False) -> SqlText:
-        """The query at the instant; `ordered` adds a column with the order of arrival."""
+    def query(
+        self,
+        query: ast.Query,
+        outer: Scope | None = None,
+        *,
+        ordered: bool = False,
+        timed: bool = False,
+    ) -> SqlText:
+        """The query at the instant; `ordered` adds a column with the order of arrival, `timed` one with row times."""
         match query:
             case ast.Select():
-                return self.select(query, outer, ordered)
+                return self.select(query, outer, ordered, timed)
             case ast.UnionAll(branches):
-                texts = self.branches(query, branches)
+                texts = self.branches(query, branches, timed)
                 return SqlText(" UNION ALL ".join(f"({text.sql})" for text in texts), texts[0].columns)
             case ast.SetOperation(operator, left, right):
                 one, two = self.branches(query, (left, right))
                 return SqlText(sql_text.set_operation(operator, one, two), one.columns)
             case ast.Changes(kind, inner):
-                return self.query(inner, ordered=ordered) if kind == "RSTREAM" else self.changes(kind, inner)
+                same = kind == "RSTREAM"
+                return self.query(inner, ordered=ordered, timed=timed) if same else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
+                assert limit is not None, "the binder refuses an order of a continuous result"
                 return self.first_rows(inner, order, limit)
             case ast.With(_, body):
-                return replace(self, name_scope=self.name_scope.inside(query)).query(body, outer, ordered=ordered)
+                inside = replace(self, name_scope=self.name_scope.inside(query))
+                return inside.query(body, outer, ordered=ordered, timed=timed)
             case _:
                 assert_never(query)
-
-    def at_other_instant(self, now: str, make: Callable[[Translation], SqlText]) -> SqlText:
-        """A part at another instant, which may lie before the first row of all: then there is nothing."""
-        body = make(replace(self, now=now))
-        begins = "FALSE" if self.dataset.begins is None else f"{now} >= {self.dataset.begins}"
-        return SqlText(f"SELECT w.* FROM ({body.sql}) AS w WHERE {begins}", body.columns)
 
     def changes(self, kind: str, query: ast.Query) -> SqlText:
         """Insertions or deletions since the instant before."""
         now = self.query(query)
-        before = self.at_other_instant(f"({self.now} - 1)", lambda earlier: earlier.query(query))
+        before = replace(self, now=f"({self.now} - 1)").query(query)
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
@@ -127,7 +136,7 @@ class Translation:
 
     def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[SqlText, list[int]]:
         """A SELECT with further columns for the values that it does not list, and the position of each value."""
-        whole = self.select(select, None, False)
+        whole = self.select(select, None)
         positions: list[int] = []
         more: list[ast.Item] = []
         for value in values:
@@ -138,50 +147,65 @@ class Translation:
             positions.append(position)
         if not more:
             return whole, positions
-        wider = self.select(replace(select, items=(*select.items, *more)), None, False)
+        wider = self.select(replace(select, items=(*select.items, *more)), None)
         return SqlText(wider.sql, whole.columns), positions
 
-    def branches(self, query: ast.Query, parts: Iterable[ast.Query]) -> list[SqlText]:
+    def branches(self, query: ast.Query, parts: Iterable[ast.Query], timed: bool = False) -> list[SqlText]:
         """The operands of a set operator, with columns of the common types."""
         common_columns = schema(self.name_scope.plan(query))
         columns = tuple(replace(column, id=f"c{n}") for n, column in enumerate(common_columns, 1))
-        return [self.retyped(self.query(part), columns) for part in parts]
+        return [self.retyped(self.query(part, timed=timed), columns, timed) for part in parts]
 
-    def retyped(self, text: SqlText, columns: Schema) -> SqlText:
+    def retyped(self, text: SqlText, columns: Schema, timed: bool = False) -> SqlText:
         if [c.type for c in text.columns] == [c.type for c in columns]:
             return SqlText(text.sql, columns)
         pairs = zip(text.columns, columns, strict=True)
         listed = ", ".join(f"{self.dialect.cast(f'b.{c.id}', c.type, to.type)} AS {to.id}" for c, to in pairs)
-        return SqlText(f"SELECT {listed} FROM ({text.sql}) AS b", columns)
+        time = ", b.at_us" if timed else ""
+        return SqlText(f"SELECT {listed}{time} FROM ({text.sql}) AS b", columns)
 
-    def select(self, select: ast.Select, outer: Scope | None, ordered: bool) -> SqlText:
-        source, scope = self.tables(select.tables, ordered)
-        scope = replace(scope, outer=outer)
-        texts = Texts(self, scope, "SELECT")
+    def select(self, select: ast.Select, outer: Scope | None, ordered: bool = False, timed: bool = False) -> SqlText:
+        source = self.tables(select.tables, ordered)
+        scope = replace(source.scope, outer=outer)
+        reads_stream = any(map(self.reads_stream, select.tables))
+        texts = Texts(self, scope, "SELECT", source.row_time if reads_stream else None)
         outputs = output_columns(select.items, scope)
         values = [texts.bind(output.node) for output in outputs]
         pairs = enumerate(zip(outputs, values, strict=True), 1)
         columns = tuple(Column(f"c{n}", output.name, value.type) for n, (output, value) in pairs)
         listed = [f"{self.dialect.sql(value)} AS {c.id}" for value, c in zip(values, columns, strict=True)]
         if ordered:
-            listed.append(f"{source.rpartition(' AS ')[2]}.seq AS seq")
+            listed.append(f"{source.sql.rpartition(' AS ')[2]}.seq AS seq")
+        if timed:
+            listed.append(f"{source.row_time} AS at_us")
         qualify = over_outputs(select.qualify, outputs, scope)
         if qualify is not None:
             listed.append(f"{self.dialect.sql(texts.condition(qualify))} AS wanted")
         distinct = "DISTINCT " if select.distinct else ""
-        parts = [f"SELECT {distinct if qualify is None else ''}{', '.join(listed)} FROM {source}"]
+        parts = [f"SELECT {distinct if qualify is None else ''}{', '.join(listed)} FROM {source.sql}"]
         if select.where is not None:
             parts.append(f"WHERE {self.dialect.sql(texts.condition(select.where))}")
         if select.group_by:
             keys = [self.grouping(element, texts, outputs) for element in select.group_by]
             parts.append(f"GROUP BY {', '.join(keys)}")
-        if select.having is not None:
-            parts.append(f"HAVING {self.dialect.sql(texts.condition(select.having))}")
+        having = self.having(select, texts)
+        if having:
+            parts.append(f"HAVING {' AND '.join(having)}")
         sql = " ".join(parts)
         if qualify is not None:
-            named = ", ".join(f"q.{c.id}" for c in columns) + (", q.seq" if ordered else "")
+            named = ", ".join(f"q.{c.id}" for c in columns)
+            named += (", q.seq" if ordered else "") + (", q.at_us" if timed else "")
             sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
         return SqlText(sql, columns)
+
+    def having(self, select: ast.Select, texts: Texts) -> list[str]:
+        """The conditions on groups. At another instant than that of the result no stream may have rows yet: then there
+        is no group of no rows."""
+        found = [] if select.having is None else [self.dialect.sql(texts.condition(select.having))]
+        if self.now != INSTANT and is_grouping(select):
+            begins = "FALSE" if self.dataset.begins is None else f"{self.now} >= {self.dataset.begins}"
+            found.append(f"({begins} OR count(*) > 0)")
+        return found
 
     def grouping(self, element: ast.Grouping, texts: Texts, outputs: list[Output]) -> str:
         match element:
@@ -195,39 +219,58 @@ class Translation:
 
     # ---- FROM ------------------------------------------------------------------------------------------------------
 
-    def tables(self, tables: tuple[ast.Table, ...], ordered: bool) -> tuple[str, Scope]:
-        source, scope = self.table(tables[0], ordered)
+    def tables(self, tables: tuple[ast.TableReference, ...], ordered: bool) -> FromText:
+        """A comma list: all pairs, left-deep."""
+        if len(tables) == 1:
+            return self.table(tables[0], ordered)
+        whole = tables[0]
         for table in tables[1:]:
-            right, added = self.table(table)
-            source, scope = f"{source} CROSS JOIN {right}", scope.joined(added)
-        return source, scope
+            whole = ast.Join(None, whole, table, span=table.span)
+        return self.table(whole)
 
-    def table(self, table: ast.Table, ordered: bool = False) -> tuple[str, Scope]:
+    def table(self, table: ast.TableReference, ordered: bool = False) -> FromText:
         match table:
             case ast.StreamTable(name, window, alias, granularity):
                 named = self.name_scope.named(name)
                 stream = self.name_scope.catalog.get(name.name)
                 shown, span = alias.name if alias else stream.name, (alias or name).span
                 if named is None:
-                    assert isinstance(stream, BaseStream), "what has no query has rows"
-                    held = self.granular(granularity, lambda at: at.base(stream, window))
-                    return self.entry(held, shown, stream.name, span, stream.time_column)
+                    base = stream.input if isinstance(stream, Table) else stream
+                    assert isinstance(base, BaseStream), "what has no query has rows"
+                    held = self.granular(granularity, lambda at: at.base(base, window))
+                    time = RowTimes.none if granularity else row_times_of_stream(base, window)
+                    return self.entry(held, shown, stream.name, span, time, base.time_column)
                 there = replace(self, name_scope=named.name_scope)
-                held = there.granular(granularity, lambda at: at.derived(named.query, window, ordered, named.columns))
-                return self.entry(held, shown, stream.name, span)
+                held, time = there.named_rows(named.query, window, granularity, ordered, named.columns)
+                return self.entry(held, shown, stream.name, span, time)
             case ast.QueryTable(query, window, alias, granularity):
-                held = self.granular(granularity, lambda at: at.derived(query, window, ordered, ()))
-                return self.entry(held, alias.name, None, alias.span)
+                held, time = self.named_rows(query, window, granularity, ordered, ())
+                return self.entry(held, alias.name, None, alias.span, time)
             case ast.Join():
                 return self.join(table)
             case _:
                 assert_never(table)
 
+    def named_rows(
+        self,
+        query: ast.Query,
+        window: ast.Window | None,
+        granularity: ast.Duration | None,
+        ordered: bool,
+        names: tuple[str, ...],
+    ) -> tuple[SqlText, RowTimes]:
+        """The rows of a query in FROM, and what is known of their row times."""
+        time = RowTimes.none
+        if granularity is None and has_tables(self.name_scope.catalog):
+            time = row_times_of_query(self.name_scope.plan(query), window)
+        timed = time is RowTimes.own and (window is None or is_identity(window, self.name_scope.plan(query)))
+        return self.granular(granularity, lambda at: at.derived(query, window, ordered, names, timed)), time
+
     def granular(self, granularity: ast.Duration | None, make: Callable[[Translation], SqlText]) -> SqlText:
         """A part as it was at the last border of a granule."""
         if granularity is None:
             return make(self)
-        return self.at_other_instant(sql_text.last_multiple(self.now, granularity.microseconds), make)
+        return make(replace(self, now=sql_text.last_multiple(self.now, granularity.microseconds)))
 
     def base(self, stream: BaseStream, window: ast.Window | None) -> SqlText:
         columns = tuple(Column(f"c{n}", c, kind) for n, (c, kind) in enumerate(stream.queried_columns, 1))
@@ -235,9 +278,14 @@ class Translation:
         over = None if has_intervals else window  # a window over intervals is the identity, or refused
         return SqlText(self.held(self.dataset.rows[stream.name.lower()].table, columns, over, arrived=True), columns)
 
-    def derived(self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...]) -> SqlText:
+    def held(self, table: str, columns: Schema, window: ast.Window | None, *, arrived: bool) -> str:
+        return held_rows(table, columns, window, self.now, arrived=arrived)
+
+    def derived(
+        self, query: ast.Query, window: ast.Window | None, ordered: bool, names: tuple[str, ...], timed: bool
+    ) -> SqlText:
         if window is None or is_identity(window, self.name_scope.plan(query)):
-            body = self.query(query, ordered=ordered)
+            body = self.query(query, ordered=ordered, timed=timed)
             return SqlText(body.sql, sql_text.rename_columns(body.columns, names))
         stage = self.stage(query, window)
         columns = sql_text.rename_columns(stage.body.columns, names)
@@ -255,54 +303,35 @@ class Translation:
         return self._staged[id(query)]
 
     def entry(
-        self, held: SqlText, shown: str, stream: str | None, span: Span, time: str | None = None
-    ) -> tuple[str, Scope]:
+        self, held: SqlText, shown: str, stream: str | None, span: Span, times: RowTimes, time: str | None = None
+    ) -> FromText:
         alias = self.name("t")
         visible = tuple(Column(f"{alias}.{c.id}", c.name, VARCHAR if c.type == NULL else c.type) for c in held.columns)
         by = next((c.id for c in visible if c.name == time), None)
-        return f"({held.sql}) AS {alias}", Scope((Relation(shown, visible, stream, span, time_column=by),))
-
-    def held(self, table: str, columns: Schema, window: ast.Window | None, arrived: bool) -> str:
-        """The rows of a table that a window holds at the instant. Rows of one instant are ordered by arrival or, where
-        that is undefined, by their values."""
-        listed = ", ".join(f"r.{c.id}" for c in columns)
-        match window:
-            case None | ast.NowWindow():
-                return f"SELECT r.* FROM {table} AS r WHERE r.at_us <= {self.now} AND {self.now} < r.until_us"
-            case ast.RangeWindow(length, slide):
-                last = sql_text.last_multiple(f"({self.now} + 1)", slide.microseconds if slide else 1)
-                since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
-                return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
-            case ast.RowsWindow(partition, rows, slide):
-                partition_by = sql_text.partition_clause(partition, columns)
-                by = "e.seq" if arrived else ", ".join(f"e.{c.id} ASC NULLS LAST" for c in columns)
-                numbered = (
-                    f"SELECT e.*, row_number() OVER ({partition_by} ORDER BY e.at_us, {by}) AS number, "
-                    f"count(*) OVER ({partition_by}) AS c FROM {table} AS e WHERE e.at_us <= {self.now}"
-                )
-                last = sql_text.last_multiple("r.c", slide)
-                return f"SELECT {listed} FROM ({numbered}) AS r WHERE r.number > {last} - {rows} AND r.number <= {last}"
-            case ast.SessionWindow(partition, gap):
-                partition_by = sql_text.partition_clause(partition, columns)
-                later = f"lead(e.at_us) OVER ({partition_by} ORDER BY e.at_us)"
-                followed = f"SELECT e.*, {later} AS later FROM {table} AS e WHERE e.at_us <= {self.now}"
-                pause = f"CASE WHEN coalesce(e.later, {self.now}) - e.at_us >= {gap.microseconds} THEN 1 ELSE 0 END"
-                # In order of time backwards: the pauses between a row and now. Rows of one instant count alike.
-                pauses = (
-                    f"SELECT e.*, sum({pause}) OVER ({partition_by} ORDER BY e.at_us DESC) AS pauses "
-                    f"FROM ({followed}) AS e"
-                )
-                return f"SELECT {listed} FROM ({pauses}) AS r WHERE r.pauses = 0"
-            case _:
-                assert_never(window)
+        scope = Scope((Relation(shown, visible, stream, span, time_column=by),))
+        row_time = {RowTimes.now: self.now, RowTimes.own: f"{alias}.at_us", RowTimes.none: None}[times]
+        return FromText(f"({held.sql}) AS {alias}", scope, row_time)
 
     # ---- joins -----------------------------------------------------------------------------------------------------
 
-    def join(self, join: ast.Join) -> tuple[str, Scope]:
-        left, left_scope = self.table(join.left)
-        right, right_scope = self.table(join.right)
-        scope = left_scope.joined(right_scope)
-        shared = sql_text.shared_columns(join, left_scope, right_scope)
+    def join(self, join: ast.Join) -> FromText:
+        """A join; one with a table that is not retroactive, or AS OF the time of a stream, is a look-up."""
+        as_of = join.right.as_of if isinstance(join.right, ast.StreamTable) else None
+        if isinstance(as_of, ast.ColumnName):
+            left = self.table(join.left)
+            alias = left.scope.column(as_of).id.partition(".")[0]
+            return self.joined(join, left, self.looked_up(join.right, f"{alias}.at_us"))
+        if self.is_looked_up(join.right) and self.reads_stream(join.left):
+            left = self.table(join.left)
+            return self.joined(join, left, self.looked_up(join.right, left.row_time))
+        if self.is_looked_up(join.left) and self.reads_stream(join.right):
+            right = self.table(join.right)
+            return self.joined(join, self.looked_up(join.left, right.row_time), right)
+        return self.joined(join, self.table(join.left), self.table(join.right))
+
+    def joined(self, join: ast.Join, left: FromText, right: FromText) -> FromText:
+        scope = left.scope.joined(right.scope)
+        shared = sql_text.shared_columns(join, left.scope, right.scope)
         if shared:
             tests = [self.dialect.sql(equality(one, two, join.span)) for one, two in shared]
             condition = " AND ".join(tests)
@@ -310,18 +339,50 @@ class Translation:
             condition = self.dialect.sql(Scalars(scope, "ON").condition(join.condition))
         else:
             condition = "TRUE"
+        row_time = later(self.now, *(side.row_time for side in (left, right) if not side.is_looked_up))
         if join.kind in ("SEMI", "ANTI"):
             word = "NOT EXISTS" if join.kind == "ANTI" else "EXISTS"
-            listed, renamed = sql_text.export_scope(left_scope, alias := self.name("j"))
-            where = f"{word} (SELECT 1 FROM {right} WHERE {condition})"
-            return f"(SELECT {', '.join(listed.values())} FROM {left} WHERE {where}) AS {alias}", renamed
+            listed, renamed = sql_text.export_scope(left.scope, alias := self.name("j"))
+            where = f"{word} (SELECT 1 FROM {right.sql} WHERE {condition})"
+            time = "" if left.row_time is None else f", {left.row_time} AS at_us"
+            sql = f"(SELECT {', '.join(listed.values())}{time} FROM {left.sql} WHERE {where}) AS {alias}"
+            return FromText(sql, renamed, None if left.row_time is None else f"{alias}.at_us")
         if shared:
             merged = tuple(self.merged(join.kind, one, two) for one, two in shared)
-            scope = scope.using(left_scope, right_scope, merged, join.span)
+            scope = scope.using(left.scope, right.scope, merged, join.span)
+        if left.is_looked_up or right.is_looked_up:
+            table, source = (left, right) if left.is_looked_up else (right, left)
+            word = "JOIN" if join.kind is None else "LEFT JOIN"
+            return FromText(f"({source.sql} {word} LATERAL {table.sql} ON {condition})", scope, row_time)
         if join.kind == "FULL" and not self.dialect.has_full_join:
-            return self.full_join(left, right, left_scope, condition, scope)
+            sql, scope = self.full_join(left.sql, right.sql, left.scope, condition, scope)
+            return FromText(sql, scope, row_time if row_time == self.now else None)
         word = f"{join.kind} JOIN" if join.kind else "JOIN"
-        return f"({left} {word} {right} ON {condition})", scope
+        return FromText(f"({left.sql} {word} {right.sql} ON {condition})", scope, row_time)
+
+    # ---- look-ups --------------------------------------------------------------------------------------------------
+
+    def is_looked_up(self, node: ast.Node) -> bool:
+        """True if a part of a query reads tables only, and one of them is not retroactive."""
+        read = self._read(node)
+        tables = [table for table in read if isinstance(table, Table)]
+        return len(tables) == len(read) and any(not t.retroactive and t.kind != "constant" for t in tables)
+
+    def reads_stream(self, node: ast.Node) -> bool:
+        return not all(isinstance(stream, Table) for stream in self._read(node))
+
+    def _read(self, node: ast.Node) -> list[Stream]:
+        return [self.name_scope.catalog.get(name) for name in base_streams(node, self.name_scope)]
+
+    def looked_up(self, node: ast.TableReference, row_time: str | None) -> FromText:
+        """The rows of tables as they were at the row time of those that look them up."""
+        assert row_time is not None, "the binder has refused what has no row time"
+        item = replace(self, now=row_time).table(node)
+        if not isinstance(node, ast.Join):
+            return replace(item, is_looked_up=True)
+        listed, renamed = sql_text.export_scope(item.scope, alias := self.name("j"))
+        sql = f"(SELECT {', '.join(listed.values())} FROM {item.sql}) AS {alias}"
+        return FromText(sql, renamed, None, is_looked_up=True)
 
     def merged(self, kind: str | None, one: Column, two: Column) -> Column:
         """Meaning of a shared column: that of the side that always has it, or of either."""
@@ -354,70 +415,3 @@ class Translation:
         if column_id.startswith("coalesce("):
             return "coalesce(NULL, " + column_id.removeprefix("coalesce(").split(", ", 1)[1]
         return column_id
-
-
-class Texts(Scalars):
-    """Binds scalar expressions; their subqueries and aggregates are columns whose ids are SQL texts."""
-
-    def __init__(self, translation: Translation, scope: Scope, clause: str) -> None:
-        super().__init__(scope, clause)
-        self.translation = translation
-        self.dialect = translation.dialect
-
-    def subquery(self, node: Subquery) -> Expression:
-        inner = self.translation.query(node.query, self.scope)
-        if isinstance(node, ast.Exists):
-            return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
-        if isinstance(node, ast.ScalarQuery):
-            # LIMIT 1 leaves several rows of one value where they are level.
-            value = f"SELECT DISTINCT * FROM ({inner.sql}) AS s" if _is_ordered(node.query) else inner.sql
-            return ColumnRef(f"({value})", inner.columns[0].type)
-        column = inner.columns[0]
-        asked = Operand(ColumnRef("s.c1", column.type), node.span)
-        test = call(node.operator, [self.operand(node.operand), asked], node.span)
-        one, two = (self.dialect.sql(part) for part in children(test))
-        listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
-        return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
-
-    def rank(self, node: ast.Ranking) -> Expression:
-        keys = ", ".join(self.dialect.sql(self.bind(key)) for key in node.partition)
-        partition_by = f"PARTITION BY {keys} " if keys else ""
-        order = ", ".join(self.dialect.sql(self.bind(item.value)) + sort_direction(item) for item in node.order)
-        return ColumnRef(f"rank() OVER ({partition_by}ORDER BY {order})", BIGINT)
-
-    def grouping(self, node: ast.FunctionCall) -> Expression:
-        """GROUPING(a, b): a bit for each key, 1 where it is left out."""
-        keys = () if isinstance(node.arguments, ast.Star) else node.arguments
-        listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
-        return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
-
-    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
-        inside = Texts(self.translation, self.scope, "an aggregate")
-        column = self.scope.time()
-        time = None if column is None else ColumnRef(column.id, column.type)
-        kind = bind_aggregate(function, node, inside.bind, inside.condition, time).type
-        arguments = () if isinstance(node.arguments, ast.Star) else node.arguments
-        items = node.within or node.order
-        order = [self.dialect.sql(inside.bind(item.value)) + sort_direction(item) for item in items]
-        if function.form in ("within group", "fraction within group"):
-            value: Expression | None = inside.bind(node.within[0].value)
-            parameter = arguments[0].text if arguments else ""
-        else:
-            value = inside.bind(arguments[0]) if arguments else None
-            parameter = self.dialect.sql(inside.bind(arguments[1])) if len(arguments) > 1 else ""
-        if function.name in ("first", "last") and not order:
-            assert time is not None, "the binder has refused an order that is not clear"
-            order = [f"{time.id} ASC"]
-        user = node.definition if isinstance(node.definition, UserAggregate) else None
-        if value is not None and (user is not None or value.type == NULL):
-            value = cast_to(value, VARCHAR if user is None else user.arguments[0])
-        given = None if value is None else self.dialect.sql(value)
-        condition = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
-        part = Aggregated(given, node.distinct, condition, tuple(order), parameter)
-        if user is not None:
-            return ColumnRef(self.dialect.user_aggregate(user, part), kind)
-        return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
-
-
-def _is_ordered(query: ast.Query) -> bool:
-    return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)

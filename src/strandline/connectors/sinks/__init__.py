@@ -11,6 +11,7 @@ from strandline.connectors.sinks.memory import Memory
 from strandline.connectors.sinks.parquet import Parquet
 from strandline.connectors.sinks.postgresql import PostgreSQL
 from strandline.connectors.sinks.sqlite import SQLite
+from strandline.connectors.sinks.table import TableSink
 from strandline.connectors.sinks.webhook import Webhook
 from strandline.connectors.traits import is_foreign, load_plugins
 from strandline.core.errors import SinkError, Span
@@ -30,12 +31,24 @@ __all__ = [
     "Sink",
     "SinkBatch",
     "SinkWriter",
+    "TableSink",
     "Webhook",
     "known_sinks",
     "make_sink",
 ]
 
-OURS: tuple[type[Sink], ...] = (Memory, Parquet, Delta, PostgreSQL, SQLite, Kafka, Webhook, Console, Callback)
+OURS: tuple[type[Sink], ...] = (
+    Memory,
+    Parquet,
+    Delta,
+    PostgreSQL,
+    SQLite,
+    TableSink,
+    Kafka,
+    Webhook,
+    Console,
+    Callback,
+)
 
 
 def known_sinks() -> dict[str, type[Sink]]:

@@ -9,7 +9,7 @@ from strandline.connectors.sinks.base import Sink, SinkArguments, SinkWriter
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SinkError
 from strandline.core.types import Schema
-from strandline.runtime.result_buffer import DEFAULT_LIMIT
+from strandline.runtime.result_buffer import DEFAULT_LIMIT, ResultBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +17,15 @@ class Memory(Sink):
     """Keep the result in this process, for `Query.results()`.
 
     The rows are stored with their watermark by the pipeline: readers see both of one moment. Of more than `keep`
-    elements those that ended first are evicted, but none that is valid; None keeps everything.
+    elements those that ended first are evicted, but none that is valid; None keeps everything. With `keep_us` those
+    are evicted that ended so many microseconds before the watermark.
     """
 
     kind: ClassVar[str] = "memory"
     traits: ClassVar[Traits] = Traits(False, True, False, "in this process; a restart has only new results")
 
     keep: int | None = DEFAULT_LIMIT
+    keep_us: int | None = None
 
     def __post_init__(self) -> None:
         if self.keep is not None and self.keep < 1:
@@ -44,6 +46,9 @@ class Memory(Sink):
     @property
     def takes_changes(self) -> bool:
         return True
+
+    def make_buffer(self, columns: Schema, in_fragments: bool) -> ResultBuffer:
+        return ResultBuffer(columns, self.keep, in_fragments=in_fragments, keep_us=self.keep_us)
 
     def open(self, query: str, columns: Schema) -> SinkWriter:
         return SinkWriter()

@@ -183,13 +183,18 @@ def known_sources() -> dict[str, type[Source]]:
     return {**load_plugins("strandline.sources"), **{name: _import_ours(name) for name in OURS}}
 
 
+def _import_table_source() -> type[Source]:
+    source: type[Source] = import_module("strandline.connectors.tables.source").TableSource
+    return source
+
+
 def _import_ours(name: str) -> type[Source]:
     source: type[Source] = getattr(import_module(f"strandline.connectors.sources.{name}"), OURS[name])
     return source
 
 
 def open_source(stream: BaseStream, directory: Path | None = None, span: Span | None = None) -> Source:
-    kind = _source_class(stream.source, span)
+    kind = _source_class(stream.source, span) if stream.table is None else _import_table_source()
     with at_place(span):
         return kind(stream, directory)
 

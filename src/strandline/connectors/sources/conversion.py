@@ -37,7 +37,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
         text = _as_text(name, raw.schema[name]).str.slice(0, 60)
         reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
     rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
-    rows = rows.with_columns(_validity(stream))
+    rows = rows.with_columns(validity_columns(stream))
     wrong_values = [*_wrong_times(stream), *_wrong_changes(stream, names)]
     rejected = pl.repeat(False, rows.height, eager=True)
     if wrong_values:
@@ -98,7 +98,7 @@ def _as_text(name: str, kind: pl.DataType) -> pl.Expr:
     return pl.col(name).cast(pl.String, strict=False)
 
 
-def _validity(stream: BaseStream) -> list[pl.Expr]:
+def validity_columns(stream: BaseStream) -> list[pl.Expr]:
     """Validity interval of a row, as far as declared; without an end it never expires."""
     if stream.time_column is None:
         return []

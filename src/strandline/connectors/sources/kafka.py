@@ -23,6 +23,8 @@ from strandline.logical.catalog import BaseStream, ConnectorCall
 NEW_PARTITIONS_SECONDS = 5.0  # interval of metadata requests: partitions and low offsets
 QUIET_SECONDS = 0.05  # interval of polls where nothing was new
 TASK_ROWS = 20_000  # fewer are not worth a task of their own
+# Column of the feed of a table with a key: a message without content deletes the row of its key.
+MESSAGE_OP = "@op"
 _OURS = ("bootstrap.servers", "group.id", "auto.offset.reset", "enable.auto.commit", "enable.partition.eof")
 
 
@@ -233,8 +235,17 @@ class KafkaSource(Source):
         for partition, messages in self.topic.read(self.log.readings(start, end)):
             location = f"{self.topic.name}/{partition}"
             beside = _beside(messages, partition, self.stream)
-            for chunk in conform_lines(messages.lines, self.stream, location, messages.offsets, beside):
+            lines = messages.lines(self._key_of_content(beside))
+            for chunk in conform_lines(lines, self.stream, location, messages.offsets, beside):
                 yield replace(chunk, partition=str(partition))
+
+    def _key_of_content(self, beside: pl.DataFrame | None) -> list[str] | None:
+        """The columns of the key of a table that are part of the content of a message; None where a message without
+        content is no deletion."""
+        changes = self.stream.changes
+        if changes is None or changes.op_column != MESSAGE_OP or beside is None:
+            return None
+        return [name for name in changes.key if name not in beside.columns]
 
 
 def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFrame | None:
@@ -245,6 +256,7 @@ def _beside(messages: Messages, partition: int, stream: BaseStream) -> pl.DataFr
         "kafka_timestamp": lambda: messages.timestamps(),
         "kafka_partition": lambda: pl.repeat(partition, len(messages.offsets), dtype=pl.Int32, eager=True),
         "kafka_offset": lambda: messages.offsets,
+        MESSAGE_OP: lambda: messages.are_tombstones.replace_strict({True: "delete", False: "upsert"}),
     }
     names = [name for name, _ in stream.columns if name in made]
     return pl.DataFrame({name: made[name]() for name in names}) if names else None

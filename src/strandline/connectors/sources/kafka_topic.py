@@ -51,10 +51,17 @@ class Messages:
         self.offsets = offsets
 
     @property
-    def lines(self) -> bytes:
-        """Their contents, one per line."""
+    def are_tombstones(self) -> pl.Series:
+        """Which of them have no content: in a compacted topic, the row of the key is gone."""
+        return pl.Series([message.value() is None for message in self.found], dtype=pl.Boolean)
+
+    def lines(self, key: Sequence[str] | None = None) -> bytes:
+        """Their contents, one per line. With the names of a key, that of a message without content is its key."""
         # One call per message and column is the interface of the package; the rest is array code.
         values = [message.value() or b"" for message in self.found]
+        if key is not None:
+            for number in np.flatnonzero(self.are_tombstones.to_numpy()).tolist():
+                values[number] = _key_object(self.found[number].key(), key)
         lines = b"\n".join(values)
         if lines.count(b"\n") >= len(values):
             # JSON has no line break within texts, so those between its parts are insignificant.
@@ -82,6 +89,21 @@ class Messages:
             for message in self.found
         ]
         return pl.Series(shown, dtype=pl.String)
+
+
+def _key_object(data: bytes | None, names: Sequence[str]) -> bytes:
+    """The key of a message as a JSON object: what it is, or a single value. `names` are those that no other column of
+    the message gives."""
+    if not names:
+        return b"{}"
+    text = (data or b"").decode(errors="replace")
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = text
+    if isinstance(value, dict):
+        return json.dumps({name: value.get(name) for name in names}).encode()
+    return json.dumps({names[0]: value if len(names) == 1 and data is not None else None}).encode()
 
 
 class Topic:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from strandline.connectors.sinks import Sink
+from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
 from strandline.core.temporal import show_duration
 from strandline.core.types import Type
-from strandline.database.introspection.text import shorten_line
+from strandline.database.introspection.text import shorten_line, show_watermark
 from strandline.database.query import Query
 from strandline.logical.catalog import (
     SYSTEM,
@@ -24,6 +26,7 @@ from strandline.logical.catalog import (
     DependentQuery,
     DerivedStream,
     Stream,
+    Table,
 )
 from strandline.logical.schema import schema
 
@@ -36,16 +39,42 @@ def show_streams(catalog: Catalog) -> TextTable:
     for stream in catalog:
         if isinstance(stream, BaseStream):
             rows.append((stream.name, "source", _columns(stream), shorten_line(show_source(stream.source), _WIDE)))
-        elif not stream.is_view:
+        elif isinstance(stream, DerivedStream) and not (stream.is_view or stream.is_materialized):
             rows.append((stream.name, "query", _columns(stream), shorten_line(stream.text, _WIDE)))
     return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
+def show_tables(
+    catalog: Catalog, row_counts: Mapping[str, int], feeders: Mapping[str, TableFeeder] = MappingProxyType({})
+) -> TextTable:
+    """Every table: its kind, its columns, its primary key, how many rows it has and, where it has a source, whether
+    that is read, and how many of its rows were rejected and late."""
+    rows: list[tuple[object, ...]] = []
+    for table in catalog:
+        if isinstance(table, Table):
+            key = ", ".join(table.key) or None
+            facts = (table.name, show_table_kind(table), _columns(table), key, row_counts.get(table.name))
+            feeder = feeders.get(table.name)
+            position = None if feeder is None else feeder.feed.position
+            counts = (None, None) if position is None else (position.rejected, position.late)
+            rows.append((*facts, None if feeder is None else feeder.state, *counts))
+    text, number = pa.string(), pa.int64()
+    kinds = {"name": text, "kind": text, "columns": text, "key": text, "rows": number}
+    return TextTable.of({**kinds, "source": text, "rejected": number, "late": number}, rows)
+
+
+def show_table_kind(table: Table) -> str:
+    """What queries see of a table's changes."""
+    if table.kind != "changing":
+        return table.kind
+    return "retroactive" if table.retroactive else "non-retroactive"
+
+
 def show_views(catalog: Catalog) -> TextTable:
-    """Every view: its columns and its query."""
-    views = (s for s in catalog if isinstance(s, DerivedStream) and s.is_view)
-    rows = [(view.name, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
-    return TextTable.text(("name", "columns", "definition"), rows)
+    """Every view, also materialized ones: its columns and its query."""
+    views = (s for s in catalog if isinstance(s, DerivedStream) and (s.is_view or s.is_materialized))
+    rows = [(view.name, view.word, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
+    return TextTable.text(("name", "kind", "columns", "definition"), rows)
 
 
 def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = ()) -> TextTable:
@@ -79,14 +108,20 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
-def describe(stream: Stream) -> TextTable:
-    """Description of a stream or view, a fact per row."""
+def describe(stream: Stream, query: Query | None = None) -> TextTable:
+    """Description of a stream or view, a fact per row; `query` is that of a materialized view."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
     facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
         facts += _source_facts(stream) if not stream.name.startswith(SYSTEM) else ()
+    elif isinstance(stream, Table):
+        facts += _table_facts(stream)
     else:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
+        if stream.keep_us is not None:
+            facts.append(("past", None, show_duration(stream.keep_us)))
+        if query is not None:
+            facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
@@ -110,16 +145,32 @@ def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | N
         yield "bad input", None, str(stream.bad_input)
 
 
+def _table_facts(table: Table) -> Iterator[tuple[str, str | None, str | None]]:
+    yield from (("primary key", name, None) for name in table.key)
+    if table.source is not None:
+        yield "source", None, show_source(table.source)
+    if table.kind == "temporal":
+        yield "valid from", table.time_column, None
+        yield "valid until", table.end_column, None
+    elif table.kind == "changing":
+        yield "time of a change", table.time_column, None if table.time_column else "by the clock"
+        yield "past", None, "all" if table.keep_us is None else show_duration(table.keep_us)
+
+
 def _kind(stream: Stream) -> str:
     if stream.name.startswith(SYSTEM):
         return "system table"
+    if isinstance(stream, Table):
+        return f"{show_table_kind(stream)} table"
     if isinstance(stream, BaseStream):
         return "stream from a source"
-    return "view" if stream.is_view else "stream from a query"
+    return "stream from a query" if stream.word == "stream" else stream.word
 
 
 def columns_of(stream: Stream) -> list[tuple[str, Type]]:
     if isinstance(stream, BaseStream):
+        return list(stream.queried_columns)
+    if isinstance(stream, Table):
         return list(stream.queried_columns)
     return [(column.name, column.type) for column in schema(stream.plan)]
 

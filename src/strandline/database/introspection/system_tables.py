@@ -1,42 +1,35 @@
 """System tables, `sys.streams`, `sys.queries`, …: the running system, queried with SQL.
 
-They are finite, so a SELECT over them returns immediately. They are streams whose rows are all valid at one instant,
-and the local engine computes the snapshot of that instant: the whole language is available.
+They are finite, so a SELECT over them, beside tables and materialized views, is executed at once
+(`database/at_once.py`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, NamedTuple, TypeAlias
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-import numpy as np
 import polars as pl
 
+from strandline.connectors.tables.feeds.base import FeedPosition
+from strandline.connectors.tables.retention import RetainedLog
+from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
-from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, FOREVER, to_datetime
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Type
-from strandline.database.introspection.show import show_source
+from strandline.database.introspection.show import show_source, show_table_kind
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
-from strandline.database.run_in_memory import run_in_memory
-from strandline.logical.catalog import SYSTEM, BaseStream, Catalog, ConnectorCall, DerivedStream, Stream
-from strandline.logical.plan import Map, Plan, TopRows
-from strandline.logical.schema import schema
-from strandline.runtime.expressions.compile import evaluate_columns
-from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.logical.catalog import SYSTEM, Catalog, DerivedStream, Stream, Table
 from strandline.runtime.kernels.columns import polars_type
-from strandline.runtime.kernels.ranking import order_ranks
-from strandline.runtime.result import to_result
 from strandline.runtime.statistics_store import starts_of
 from strandline.runtime.watermark import SourceStatus
-from strandline.sql import ast
-from strandline.sql.binder.binder import bind_query
+from strandline.sql.binder.stored import is_stored
 from strandline.sql.parser.statements import parse_type
-
-NOW: Final = 0  # the instant of asking; any would do
 
 
 class SystemTable(NamedTuple):
@@ -46,32 +39,33 @@ class SystemTable(NamedTuple):
     rows: Callable[[Catalog, Sequence[Query]], Iterator[tuple[Any, ...]]]
 
     def frame(self, catalog: Catalog, queries: Sequence[Query]) -> pl.DataFrame:
-        """All rows, at the one instant of asking."""
+        """All rows."""
         kinds = {name: polars_type(kind) for name, kind in self.columns}
-        rows = pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
-        return rows.with_columns(pl.lit(NOW, pl.Int64).alias(FROM))
-
-
-# The rows of a table as they are by now.
-ReadRows: TypeAlias = Callable[[str], pl.DataFrame]
+        return pl.DataFrame(list(self.rows(catalog, queries)), schema=kinds, orient="row")
 
 
 class SystemTables(Catalog):
-    """The tables as streams. Names of the user's streams are known here only to be refused."""
+    """The system tables beside what the user has stored. Other names are here only to be refused."""
 
     def __init__(self, others: Catalog) -> None:
         super().__init__()
         self.others = others
         self.functions, self.allow = others.functions, others.allow
         for name, table in TABLES.items():
-            self._streams[name] = BaseStream(name, table.columns, ConnectorCall("system"), None)
+            self._streams[name] = Table(name, table.columns, kind="constant")
+
+    def __contains__(self, name: str) -> bool:
+        return super().__contains__(name) or name in self.others
 
     def get(self, name: str, span: Span | None = None) -> Stream:
-        if name in self:
+        if super().__contains__(name):
             return super().get(name, span)
         if name in self.others:
+            stream = self.others.get(name)
+            if is_stored(stream, self.others):
+                return stream
             raise CatalogError(
-                f'"{self.others.get(name).name}" is read together with tables of sys',
+                f'"{stream.name}" is read together with tables of sys',
                 code="system-and-streams",
                 detail="Tables of sys are read once; a query over a stream is continuous.",
                 hint="Query them separately.",
@@ -87,57 +81,17 @@ class SystemTables(Catalog):
         return self.others.get(name, span)  # which raises that there is none
 
 
-def query_system_tables(query: ast.Query, catalog: Catalog, queries: Sequence[Query]) -> TextTable:
-    """Result of a query over system tables."""
-    tables = SystemTables(catalog)
-    query, max_rows = _without_bare_limit(query)
-    plan = bind_query(query, tables)
-    frame = _in_order(plan, lambda name: TABLES[name].frame(catalog, queries))
-    columns = schema(plan)
-    return TextTable(to_result(frame[:max_rows], columns).select([column.name for column in columns]))
-
-
-def _without_bare_limit(query: ast.Query) -> tuple[ast.Query, int | None]:
-    """A LIMIT without an order limits the display, not the result."""
-    match query:
-        case ast.With(_, body):
-            inner, max_rows = _without_bare_limit(body)
-            return replace(query, body=inner), max_rows
-        case ast.Ordered(inner, (), limit):
-            return inner, limit
-    return query, None
-
-
-def _in_order(plan: Plan, rows: ReadRows) -> pl.DataFrame:
-    """The snapshot of a plan; if it ends with an order, its rows are in it."""
-    match plan:
-        case TopRows(_, order, _, _):
-            frame = _snapshot(plan, rows)
-            ranks = order_ranks(frame, order)
-            return frame[np.lexsort(ranks[::-1])] if ranks else frame
-        case Map(outputs, TopRows() as ordered):  # the sort keys are not shown
-            shown = [(column.id, value) for column, value in outputs]
-            return evaluate_columns(_in_order(ordered, rows), shown, keep=(FROM, UNTIL))
-    return _snapshot(plan, rows)
-
-
-def _snapshot(plan: Plan, rows: ReadRows) -> pl.DataFrame:
-    # At the border of the engine rows have their time with them, whatever it is called.
-    streams = [BaseStream(name, table.columns, ConnectorCall("system"), FROM) for name, table in TABLES.items()]
-    # Time begins for all tables, also for those without a row: a count over nothing is 0.
-    elements = run_in_memory(plan, streams, rows, begin=NOW)
-    return elements.filter((pl.col(FROM) <= NOW) & (pl.col(UNTIL) > NOW))
-
-
 # ---- the tables ------------------------------------------------------------------------------------------------------
 
 
 def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
     for stream in catalog:
         if isinstance(stream, DerivedStream):
-            kind = "view" if stream.is_view else "query"
+            kind = "query" if stream.word == "stream" else stream.word
             yield (stream.name, kind, " ".join(stream.text.split()), *[None] * 9)
             continue
+        if isinstance(stream, Table):
+            continue  # sys.tables has them
         learned = catalog.measured.get(stream.name.lower())
         measured = learned.rate if learned is not None else None
         counts: tuple[int, ...] = (0, 0, 0)
@@ -152,6 +106,33 @@ def _streams(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
                 lag = (datetime.now(UTC) - at).total_seconds()
         rates = (stream.statistics.rate, measured)
         yield (stream.name, "source", show_source(stream.source), *rates, *counts, at, lag, idle, ended)
+
+
+def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for table in catalog:
+        if not isinstance(table, Table):
+            continue
+        store = find_open_table(Path(table.directory))
+        retained = RetainedLog(store.directory, store.log_schema)
+        source = None if table.source is None else show_source(table.source)
+        instants = (_instant(store.last_change), _instant(retained.since))
+        facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source)
+        feed = FeedPosition.from_text(store.feed_position)
+        counts = (None, None, None) if source is None else (feed.read, feed.rejected, feed.late)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts)
+
+
+def _instant(at: Instant) -> datetime | None:
+    return to_datetime(at) if BEFORE_ALL < at < FOREVER else None
+
+
+def _log_bytes(directory: Path) -> int:
+    """Bytes of the log of a table and of its base; files may go while they are counted."""
+    sizes = 0
+    for entry in os.scandir(directory):
+        with contextlib.suppress(FileNotFoundError):
+            sizes += entry.stat().st_size if entry.name.endswith((".log", ".base")) else 0
+    return sizes
 
 
 def _freshest(stream: str, queries: Iterable[Query]) -> SourceStatus | None:
@@ -210,6 +191,11 @@ TABLES: Final[dict[str, SystemTable]] = {
         "name VARCHAR, kind VARCHAR, definition VARCHAR, rate_declared DOUBLE, rate_measured DOUBLE, rows_in BIGINT, "
         "late BIGINT, rejected BIGINT, progress TIMESTAMP, lag_seconds DOUBLE, idle BOOLEAN, ended BOOLEAN",
         _streams,
+    ),
+    "sys.tables": _table(
+        "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
+        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, read BIGINT, rejected BIGINT, late BIGINT",
+        _tables,
     ),
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "

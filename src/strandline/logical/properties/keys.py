@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 
 from strandline.core.types import Column
 from strandline.logical import plan as logical
-from strandline.logical.expressions import Call, ColumnRef, Expression, conjuncts
+from strandline.logical.expressions import Call, ColumnRef, Expression, columns_of, conjuncts
 from strandline.logical.plan import Plan
 from strandline.logical.schema import column_ids, schema
 
@@ -44,8 +44,10 @@ def determines(plan: Plan, columns: Iterable[str]) -> bool:
 def keys(plan: Plan) -> Keys:
     """The keys of a plan that its operators show, the smallest first."""
     match plan:
-        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Union():
-            return ()  # the same row may come twice
+        case logical.Scan(_, _, columns):  # of a table; the same row of a stream may come twice
+            return (frozenset(plan.key),) if plan.key and {c.id for c in columns}.issuperset(plan.key) else ()
+        case logical.TimeWindow() | logical.SessionWindow() | logical.Union():
+            return ()
         case logical.CountWindow(partition, rows, _, _):
             return (frozenset(partition),) if rows == 1 else ()
         # Fewer elements, or the same at other times.
@@ -59,6 +61,8 @@ def keys(plan: Plan) -> Keys:
             return ()
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return keys(plan.left)
+        case logical.Lookup():
+            return _looked_up(plan)
         case logical.Aggregate(by, _, _):
             return (frozenset(by),)
         case logical.Distinct(source):
@@ -81,6 +85,25 @@ def _joined(predicate: Expression | None, left: Plan, right: Plan, both: bool) -
     if both and has_unique_match(predicate, right, left):
         candidates += of_right
     return _minimal_keys(candidates)
+
+
+def _looked_up(plan: logical.Lookup) -> Keys:
+    """Elements that are valid together may have come at different times, and have met different rows: what is a key of
+    the table is none of the result, unless an element meets one row at most."""
+    if plan.kind in ("inner", "left") and not _has_unique_row(plan.predicate, plan.table):
+        return ()
+    return keys(plan.source)
+
+
+def _has_unique_row(predicate: Expression | None, table: Plan) -> bool:
+    """True if an element meets at most one row of a table: the condition fixes a key by values of other columns."""
+    own = column_ids(table)
+    sides = [part.arguments for part in conjuncts(predicate) if isinstance(part, Call) and part.function == "="]
+    pairs = [pair for one, two in sides for pair in ((one, two), (two, one))]
+    fixed = [
+        c.id for c, value in pairs if isinstance(c, ColumnRef) and c.type == value.type and not columns_of(value) & own
+    ]
+    return determines(table, [column for column in fixed if column in own])
 
 
 def has_unique_match(predicate: Expression | None, left: Plan, right: Plan) -> bool:
@@ -146,6 +169,9 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
             return equalities(plan.left)
         case logical.Distinct() | logical.Granularity() | logical.TopRows() | logical.Rank():
             return equalities(plan.source)
+        case logical.Lookup(kind, _, predicate, source, table):
+            met = (*_pairs(predicate), *equalities(table)) if kind == "inner" else ()
+            return (*met, *equalities(source))
         case logical.Map(outputs, source):
             names = [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)]
             pairs = equalities(source)

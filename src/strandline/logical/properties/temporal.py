@@ -30,6 +30,8 @@ def is_chronon_stream(plan: Plan) -> bool:
             return is_chronon_stream(left) and (not full or is_chronon_stream(right))
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return is_chronon_stream(plan.left)
+        case logical.Lookup():
+            return is_chronon_stream(plan.source)
         case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys is always there
             return bool(keys) and is_chronon_stream(source)
         case logical.Union(_, inputs):
@@ -45,7 +47,7 @@ def never_expires(plan: Plan) -> bool:
     match plan:
         case logical.TimeWindow(range_us):
             return range_us is None
-        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity():
+        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity() | logical.Lookup():
             return never_expires(plan.source)
         case logical.Join(_, left, right):
             return never_expires(left) and never_expires(right)
@@ -74,6 +76,8 @@ def granule(plan: Plan) -> int | None:
             return below if whole and slide_us == 1 else None
         case logical.Aggregate(keys, _, source):  # the one group of an aggregation without keys begins at any instant
             return granule(source) if keys else None
+        case logical.Lookup():  # the table is seen at the times of elements only
+            return granule(plan.source)
         case _:
             granules = [granule(source) for source in sources(plan)]
             return math.gcd(*(item for item in granules if item is not None)) if None not in granules else None
@@ -88,6 +92,8 @@ def end_together(plan: Plan) -> bool:
             return range_us is not None and (slide_us > 1 or granule(source) is not None)
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.Union() | logical.Join():
             return all(end_together(source) for source in sources(plan))
+        case logical.Lookup():
+            return end_together(plan.source)
         case _:
             return False
 

@@ -22,7 +22,7 @@ from strandline.logical.expressions import ColumnRef, Expression, Literal, SortK
 from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
-from strandline.logical.tree import sources, streams_read, substitute_columns
+from strandline.logical.tree import sources, substitute_columns, walk
 
 Row: TypeAlias = dict[str, Value]
 
@@ -56,7 +56,10 @@ def snapshots(plan: Plan, streams: RawStreams, instants: Iterable[Instant]) -> I
 
 
 def _origin(plan: Plan, streams: RawStreams) -> Instant | None:
-    return min((e.time for name in streams_read(plan) for e in streams.get(name, ())), default=None)
+    """The first element of any stream; of any table, where there are only tables."""
+    scans = {node.stream: node.table for node in walk(plan) if isinstance(node, logical.Scan)}
+    names = [name for name, table in scans.items() if table is None] or list(scans)
+    return min((e.time for name in names for e in streams.get(name, ())), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,29 +76,12 @@ class _Interpreter:
 
     def _at(self, plan: Plan, t: Instant) -> list[Row]:
         match plan:
-            case logical.Scan(stream, _, columns):
-                elements = (e for e in self.streams.get(stream, ()) if e.time <= t < e.end)
-                # Nothing is dropped here, so each row represents itself.
-                return [{c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in columns} for e in elements]
+            case logical.Scan():
+                return [row for _, row in self._scanned(plan, t)]
             case logical.TimeWindow(range_us, slide_us, source):
-                last = (t + 1) // slide_us * slide_us
-                first = BEFORE_ALL if range_us is None else last - range_us
-                held = [s for s in self._element_instants(source, last) if first <= s]
-                return [row for s in held for row in self.at(source, s)]
-            case logical.CountWindow(partition, size, slide, source):
-                parts = self._parts(partition, source, t).values()
-                moves = [(part, len(part) // slide * slide) for part in parts]
-                return [row for part, last in moves for _, row in part[max(last - size, 0) : last]]
-            case logical.SessionWindow(partition, gap_us, source):
-                session_rows: list[Row] = []
-                for part in self._parts(partition, source, t).values():
-                    after = t
-                    for time, row in reversed(part):
-                        if after - time >= gap_us:
-                            break
-                        session_rows.append(row)
-                        after = time
-                return session_rows
+                return [row for s in self._held(range_us, slide_us, source, t) for row in self.at(source, s)]
+            case logical.CountWindow() | logical.SessionWindow():
+                return [row for _, row in self._in_rows(plan, t)]
             case logical.Granularity(granule_us, source):
                 return self.at(source, t // granule_us * granule_us)
             case logical.Changes(kind, source):
@@ -122,6 +108,8 @@ class _Interpreter:
             case logical.MarkJoin(mark, predicate, left, right):
                 others = self.at(right, t)
                 return [{**row, mark.id: any(_match(predicate, row, o) for o in others)} for row in self.at(left, t)]
+            case logical.Lookup():
+                return [row for _, row in self._timed(plan, t)]
             case logical.Apply():
                 return [row for one in self.at(plan.left, t) for row in self._apply(plan, one, t)]
             case logical.Aggregate():
@@ -136,6 +124,49 @@ class _Interpreter:
                 one, two = (Counter(map(_key, side)) for side in sides)
                 rows_by_key = {_key(row): row for side in sides for row in side}
                 return [row for key, row in rows_by_key.items() for _ in range(_multiplicity(kind, one[key], two[key]))]
+
+    def _timed(self, plan: Plan, t: Instant) -> list[tuple[Instant, Row]]:
+        """The rows that are valid at an instant, each with its row time: when it came."""
+        if isinstance(plan, logical.Lookup):
+            return [(s, found) for s, row in self._timed(plan.source, t) for found in self._look_up(plan, row, s)]
+        if is_chronon_stream(plan):
+            return [(t, row) for row in self.at(plan, t)]
+        match plan:
+            case logical.Scan():
+                return self._scanned(plan, t)
+            case logical.TimeWindow(range_us, slide_us, source):
+                return [(s, row) for s in self._held(range_us, slide_us, source, t) for row in self.at(source, s)]
+            case logical.CountWindow() | logical.SessionWindow():
+                return self._in_rows(plan, t)
+            case logical.Filter(predicate, source):
+                return [(s, row) for s, row in self._timed(source, t) if evaluate(predicate, row) is True]
+            case logical.Map(outputs, source):
+                return [(s, {c.id: evaluate(e, row) for c, e in outputs}) for s, row in self._timed(source, t)]
+            case logical.Join(predicate, left, right):
+                sides = self._timed(left, t), self._timed(right, t)
+                pairs = [(max(s, u), {**one, **two}) for s, one in sides[0] for u, two in sides[1]]
+                return [(s, row) for s, row in pairs if predicate is None or evaluate(predicate, row) is True]
+            case logical.Union(columns, inputs):
+                return [
+                    (s, {c.id: row[name.id] for c, name in zip(columns, schema(source), strict=True)})
+                    for source in inputs
+                    for s, row in self._timed(source, t)
+                ]
+        raise AssertionError(f"elements of {type(plan).__name__} have no row time")
+
+    def _look_up(self, plan: logical.Lookup, row: Row, came: Instant) -> list[Row]:
+        """What a look-up makes of one row, by the table as it was when the row came."""
+        matches = [other for other in self.at(plan.table, came) if _match(plan.predicate, row, other)]
+        match plan.kind:
+            case "inner":
+                return [{**row, **other} for other in matches]
+            case "left":
+                return [{**row, **other} for other in matches or [dict.fromkeys(c.id for c in schema(plan.table))]]
+            case "semi" | "anti":
+                return [row] if bool(matches) != (plan.kind == "anti") else []
+            case "mark":
+                assert plan.mark is not None, "a mark has a column"
+                return [{**row, plan.mark.id: bool(matches)}]
 
     def _apply(self, plan: logical.Apply, row: Row, t: Instant) -> Iterator[Row]:
         """What a subquery makes of one row of the left: its outer references have the values of this row."""
@@ -195,6 +226,35 @@ class _Interpreter:
                 out[column.id] = aggregate(call, rows)
             result.append(out)
         return result
+
+    def _scanned(self, scan: logical.Scan, t: Instant) -> list[tuple[Instant, Row]]:
+        """The rows of a stream that are valid at an instant, each with its time."""
+        instant = t if scan.at is None else scan.at
+        elements = (e for e in self.streams.get(scan.stream, ()) if e.time <= instant < e.end)
+        # Nothing is dropped here, so each row represents itself.
+        return [(e.time, {c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in scan.columns}) for e in elements]
+
+    def _held(self, range_us: int | None, slide_us: int, source: Plan, t: Instant) -> list[Instant]:
+        """The instants whose elements a time window holds."""
+        last = (t + 1) // slide_us * slide_us
+        first = BEFORE_ALL if range_us is None else last - range_us
+        return [s for s in self._element_instants(source, last) if first <= s]
+
+    def _in_rows(self, window: logical.CountWindow | logical.SessionWindow, t: Instant) -> list[tuple[Instant, Row]]:
+        """The rows that a window by rows or a session holds, each with its time."""
+        parts = self._parts(window.partition, window.source, t).values()
+        if isinstance(window, logical.CountWindow):
+            moves = [(part, len(part) // window.slide * window.slide) for part in parts]
+            return [entry for part, last in moves for entry in part[max(last - window.rows, 0) : last]]
+        session: list[tuple[Instant, Row]] = []
+        for part in parts:
+            after = t
+            for time, row in reversed(part):
+                if after - time >= window.gap_us:
+                    break
+                session.append((time, row))
+                after = time
+        return session
 
     def _element_instants(self, plan: Plan, before: Instant) -> list[Instant]:
         """The instants before another at which a plan that takes a window has elements, in order."""
@@ -265,6 +325,8 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
 
     match plan:
         case logical.Scan(stream, _, _):
+            if plan.at is not None:
+                return set()
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
         case logical.TimeWindow(range_us, slide_us, source):

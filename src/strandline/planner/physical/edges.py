@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from strandline.logical.catalog import BaseStream
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbers, sources
-from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
+from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, UNKNOWN, Lifetimes, UpdatePattern
 
 # They treat every row by itself, so they send the form that they get.
 _PASSES_FORM_ON = (physical.Filter, physical.Project, physical.Repeat, physical.UnionAll, physical.Exchange)
@@ -32,7 +33,7 @@ class Edge:
 def describe_edges(pipeline: Pipeline) -> dict[str, Edge]:
     """The edges of a plan by where they begin: an operator (`f1.0`), a stream that is read (`source:name`), or a
     fragment that sends its output on (`f1`)."""
-    edges = {f"source:{stream.name}": Edge(KNOWN if stream.has_intervals else INSTANTS) for stream in pipeline.streams}
+    edges = {f"source:{stream.name}": _describe_source(stream) for stream in pipeline.streams}
     by_port = dict(edges)
     for fragment in pipeline.fragments:
         described: dict[Node, Edge] = {}
@@ -48,8 +49,14 @@ def describe_edges(pipeline: Pipeline) -> dict[str, Edge]:
     return edges
 
 
+def _describe_source(stream: BaseStream) -> Edge:
+    if stream.table == "changing":
+        return Edge(UNKNOWN, "changes")
+    return Edge(KNOWN if stream.has_intervals else INSTANTS)
+
+
 def _derive_form(node: Node, below: Sequence[Edge]) -> StreamForm:
-    if isinstance(node, physical.AsChanges):
+    if isinstance(node, physical.AsChanges | physical.HoldOpen):
         return "changes"
     if isinstance(node, _PASSES_FORM_ON):
         return "changes" if any(edge.form == "changes" for edge in below) else "intervals"

@@ -19,7 +19,7 @@ from strandline.logical import expressions
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.planner.physical import plan as physical
 
-FORMAT: Final = 3
+FORMAT: Final = 4
 
 _TAGS: Final[dict[type, str]] = {
     **{node: node.tag for node in get_args(physical.Node)},

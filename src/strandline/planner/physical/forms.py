@@ -44,7 +44,7 @@ def assign_forms(
     node = forms.edge(root, "changes", takes_changes=True)
     # What is cut all the same is put together again at the end.
     if not is_cut(node):
-        return node
+        return node if _can_announce(node) else physical.HoldOpen(node)
     return physical.Coalesce(forms.edge(root, "intervals", takes_changes=False), "changes")
 
 
@@ -67,6 +67,8 @@ def is_cut(node: Node) -> bool:
             physical.IncrementalAggregate() | physical.CountWindow() | physical.OuterHashJoin() | physical.FoldChanges()
         ) if node.form == "intervals":
             return True
+        case physical.LookupJoin():
+            return is_cut(node.left)
         case physical.Coalesce(_, "changes") | physical.Input() | physical.ChangeStream() | physical.InsertStream():
             return False
         case _:
@@ -82,20 +84,44 @@ def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> S
             | physical.CountWindow()
             | physical.HashJoin()
             | physical.OuterHashJoin()
+            | physical.LookupJoin()
             | physical.Distinct()
         ):
             return node.form
-        case physical.Coalesce() | physical.FoldChanges():
+        case physical.Coalesce() | physical.FoldChanges() | physical.Reorder():
             return node.form
-        case physical.AsChanges():
+        case physical.AsChanges() | physical.HoldOpen():
             return "changes"
         case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
             has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
             return "changes" if has_changes else "intervals"
-        case physical.Input(name) if name in feeders:
-            return form_of(feeders[name], feeders)
+        case physical.Input(name, _, form):
+            return form_of(feeders[name], feeders) if name in feeders else form
         case _:
             return "intervals"
+
+
+def reads_table(node: Node) -> bool:
+    """True if what an operator reads are the changes of a table, as they lie in its log: from a source, with nothing in
+    between that has a state."""
+    match node:
+        case physical.Input(_, _, form):
+            return form == "changes"
+        case physical.Filter() | physical.Project() | physical.Exchange() | physical.Reorder():
+            return reads_table(node.source)
+        case _:
+            return False
+
+
+def _can_announce(node: Node) -> bool:
+    """False if elements without an end pass that no operator has in its state."""
+    match node:
+        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll():
+            return all(map(_can_announce, sources(node)))
+        case physical.Reorder():
+            return node.form == "intervals"
+        case _:
+            return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +132,10 @@ class _Forms:
     def edge(self, node: Node, wanted: StreamForm, *, takes_changes: bool) -> Node:
         """A producer for a consumer that takes intervals only, or changes too and would rather have those wanted."""
         form: StreamForm = "intervals"
-        if takes_changes and _may_have_state(node) and not self.is_instants(node):
-            form = self.strategy.choose(node, wanted)
+        if not _may_have_state(node):
+            return self.assign(node, form)  # in stage 0 rows have the form in which they are read
+        if takes_changes and not self.is_instants(node):
+            form = self.strategy.choose(node, "changes" if reads_table(node) else wanted)
         made = self.assign(node, form)
         if form == "intervals" and form_of(made) == "changes":
             return physical.AsIntervals(made)
@@ -121,6 +149,8 @@ class _Forms:
             case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
                 inputs = tuple(self.edge(source, wanted, takes_changes=True) for source in sources(node))
                 return with_sources(node, inputs)
+            case physical.Reorder() if reads_table(node):
+                return replace(node, source=self.assign(node.source, wanted), form="changes")
             case physical.CountWindow() | physical.FoldChanges():
                 return replace(node, form=wanted, source=self.edge(node.source, "intervals", takes_changes=False))
             case physical.IncrementalAggregate(_, aggregates):
@@ -134,9 +164,12 @@ class _Forms:
                 node = replace(node, source=source, panes=by_panes, coalesces=coalesces)
                 return replace(node, form=form, input_form=form_of(source))
             case physical.Distinct():
-                takes_changes = wanted == "changes" and bool(schema(node))
+                takes_changes = (wanted == "changes" or reads_table(node.source)) and bool(schema(node))
                 source = self.edge(node.source, wanted, takes_changes=takes_changes)
                 return replace(node, source=source, form=form_of(source))
+            case physical.ChangeStream():
+                source = self.edge(node.source, "changes", takes_changes=True)
+                return replace(node, source=source, input_form=form_of(source))
             case physical.FirstOccurrence() | physical.InsertStream():
                 # They take elements that never end, and must not see them cut.
                 whole = _Forms(self.interval_streams, ALL_INTERVALS)
@@ -145,6 +178,12 @@ class _Forms:
                 return self.join(node, wanted)
             case physical.OuterHashJoin():
                 return self.outer_join(node, wanted)
+            case physical.LookupJoin():
+                # An element is looked up where it begins: of one that is cut, the parts do not.
+                left = _Forms(self.interval_streams, BY_RULE).edge(node.left, "changes", takes_changes=True)
+                right = self.edge(node.right, "changes", takes_changes=True)
+                forms = (form_of(left), form_of(right))
+                return replace(node, left=left, right=right, input_forms=forms, form=forms[0])
             case _:
                 inputs = tuple(self.edge(source, "intervals", takes_changes=False) for source in sources(node))
                 return with_sources(node, inputs)
@@ -160,7 +199,7 @@ class _Forms:
 
     def outer_join(self, node: physical.OuterHashJoin, wanted: StreamForm) -> Node:
         ends_are_known = self.is_instants(node)
-        takes_changes = ends_are_known or wanted == "changes"
+        takes_changes = ends_are_known or wanted == "changes" or any(map(reads_table, sources(node)))
         left, right = (self.edge(side, "changes", takes_changes=takes_changes) for side in sources(node))
         forms = (form_of(left), form_of(right))
         if forms == physical.BOTH_INTERVALS:
@@ -180,6 +219,8 @@ class _Forms:
             case physical.OuterHashJoin(kind):
                 sides = sources(node) if kind == "full" else (node.left,)
                 return all(map(self.is_instants, sides))
+            case physical.LookupJoin():
+                return self.is_instants(node.left)
             case physical.IncrementalAggregate(keys):
                 return bool(keys) and self.is_instants(node.source)
             case physical.TimeWindow() | physical.CountWindow() | physical.SessionWindow() | physical.AlignTime():

@@ -51,7 +51,7 @@ from strandline.planner.physical.distribution import (
     partition_by,
     partition_by_exactly,
 )
-from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms
+from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms, reads_table
 from strandline.planner.physical.fragments import cut_fragments
 from strandline.planner.physical.operators import derive_lifetimes
 from strandline.planner.physical.plan import (
@@ -64,6 +64,7 @@ from strandline.planner.physical.plan import (
     sources,
 )
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
+from strandline.planner.rules.lookup import place_lookups
 
 Keys: TypeAlias = tuple[ColumnRef, ...]
 
@@ -84,7 +85,10 @@ def lower(
     """The pipeline of one query; where it `sheds`, its result has a column with the sampling rate. `form` is what its
     sink takes, `strategy` how the form of the edges is chosen. `first` is the number of fragments of the queries before
     it in the pipeline."""
+    plan = place_lookups(plan)
     built, columns, read = _build(plan), logical_schema(plan), streams_read(plan)
+    if reads_table(built.node):
+        built = _spread(built)  # the changes of an instant are complete only at the watermark
     wanted: StreamForm = "intervals" if sheds or is_chronon_stream(plan) else form
     interval_streams = frozenset(stream.name for stream in streams if stream.has_intervals)
     built = replace(built, node=assign_forms(built.node, wanted, interval_streams, strategy))
@@ -124,6 +128,8 @@ def _build(plan: Plan) -> LoweredPlan:
     match plan:
         case logical.Scan(stream, _, columns, _, feed) if feed is not None:
             return _folded(stream, columns, feed)
+        case logical.Scan(stream, _, columns, table="changing"):
+            return LoweredPlan(physical.Input(f"source:{stream}", columns, "changes"), SourceOrdered())
         case logical.Scan(stream, _, columns):
             return LoweredPlan(physical.Input(f"source:{stream}", columns), SourceOrdered())
         case logical.Filter(predicate, source):
@@ -171,6 +177,8 @@ def _build(plan: Plan) -> LoweredPlan:
             return _join(plan, "anti" if anti else "semi")
         case logical.MarkJoin(mark):
             return _join(plan, "mark", mark)
+        case logical.Lookup(mark=mark):
+            return _join(plan, mark=mark)
         case logical.Apply():
             raise AssertionError("the binder has replaced every Apply by joins")
         case logical.Aggregate(keys, aggregates, source):
@@ -204,8 +212,13 @@ def _sampled(built: LoweredPlan, length: int, repeats: int, *, by_rows: bool = F
 
 
 def _spread(built: LoweredPlan) -> LoweredPlan:
-    """Elements in any shard, if they are not in shards yet."""
-    return exchange(built, "spread", ()) if isinstance(built.where, SourceOrdered) else built
+    """Elements in any shard, if they are not in shards yet; the changes of a table where equal ones are."""
+    if not isinstance(built.where, SourceOrdered):
+        return built
+    if reads_table(built.node):
+        columns = tuple(column.id for column in schema(built.node))
+        return partition_by_exactly(built, columns) if columns else gather(built)
+    return exchange(built, "spread", ())
 
 
 def _partitioned(built: LoweredPlan, partition: tuple[str, ...]) -> LoweredPlan:
@@ -232,7 +245,7 @@ def _colocate(
 
 
 def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
-    if isinstance(built.where, SourceOrdered) and built.where.granule is None:
+    if isinstance(built.where, SourceOrdered) and built.where.granule is None and not reads_table(built.node):
         return replace(built, where=replace(built.where, granule=granule_us))
     built = _spread(built)
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
@@ -256,20 +269,24 @@ def _arrivals(built: LoweredPlan) -> LoweredPlan:
 
 
 def _join(
-    plan: logical.Join | logical.OuterJoin | logical.SemiJoin | logical.MarkJoin,
+    plan: logical.Join | logical.OuterJoin | logical.SemiJoin | logical.MarkJoin | logical.Lookup,
     kind: MatchKind | None = None,
     mark: Column | None = None,
 ) -> LoweredPlan:
-    """A join of a kind; of none, an inner join."""
+    """A join of a kind; of none, an inner join or a look-up."""
+    is_inner = isinstance(plan, logical.Join) or (isinstance(plan, logical.Lookup) and plan.kind == "inner")
 
     def joined(l_keys: Keys, r_keys: Keys, left: LoweredPlan, right: LoweredPlan) -> Node:
-        if kind is None:
-            return physical.HashJoin(l_keys, r_keys, condition, left.node, right.node, structures)
         sides = left.node, right.node
+        if isinstance(plan, logical.Lookup):
+            return physical.LookupJoin(plan.kind, l_keys, r_keys, condition, *sides, mark, structures)
+        if kind is None:
+            return physical.HashJoin(l_keys, r_keys, condition, *sides, structures)
         return physical.OuterHashJoin(kind, l_keys, r_keys, condition, *sides, mark, structures=structures)
 
-    left, right = _build(plan.left), _build(plan.right)
-    structures = (_state_structure(plan.left, left.node), _state_structure(plan.right, right.node))
+    below = logical_sources(plan)
+    left, right = map(_build, below)
+    structures = (_state_structure(below[0], left.node), _state_structure(below[1], right.node))
     l_values, r_values, condition = _equalities(plan.predicate, left.node, right.node)
     if not l_values and kind == "full":
         # That an element is unmatched is known only with all of the other side, and here for both.
@@ -283,13 +300,13 @@ def _join(
     right, r_keys = _with_keys(right, r_values, "right")
     l_ids, r_ids = tuple(key.id for key in l_keys), tuple(key.id for key in r_keys)
     left, right, fit = _copartition(left, l_ids, right, r_ids)
-    if kind is None and isinstance(left.where, Single) and isinstance(right.where, Single):
+    if is_inner and isinstance(left.where, Single) and isinstance(right.where, Single):
         where: Distribution = Single()
     elif kind == "full":
         # An unmatched element of the right is placed by its own key, and has NULL for that of the left.
         where = RoundRobin()
     else:
-        where = HashPartitioned(tuple(frozenset((l_ids[i], r_ids[i]) if kind is None else (l_ids[i],)) for i in fit))
+        where = HashPartitioned(tuple(frozenset((l_ids[i], r_ids[i]) if is_inner else (l_ids[i],)) for i in fit))
     node, columns = joined(l_keys, r_keys, left, right), logical_schema(plan)
     if schema(node) != columns:  # computed keys have served
         node = physical.Project(pass_on(columns), node)

@@ -21,6 +21,7 @@ from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOW
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
     beginning_share,
+    condition_of,
     in_skyband,
     join_output,
     match_output,
@@ -49,8 +50,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
         case physical.AlignTime(granule_us, _):
             return f"AlignTime to {show_duration(granule_us)}"
-        case physical.ChangeStream(change, _):
-            return f"ChangeStream {change}"
+        case physical.ChangeStream(change, _, input_form):
+            return f"ChangeStream {change}{_show_form(input_form)}"
         case physical.InsertStream():
             return "InsertStream"
         case physical.TopK(partition, order, limit, _):
@@ -61,12 +62,11 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             window = explain.show_window(range_us, slide_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
         case physical.Reorder():
-            return "Reorder"
-        case physical.HashJoin() | physical.OuterHashJoin():
-            kind = f"{node.kind.capitalize()} " if isinstance(node, physical.OuterHashJoin) else ""
-            pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
-            rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
-            return f"{kind}{'HashJoin on ' + pairs if pairs else 'NestedJoin'}{rest}{_show_form(node.form)}"
+            return f"Reorder{_show_form(node.form)}"
+        case physical.HoldOpen():
+            return "HoldOpen"
+        case physical.HashJoin() | physical.OuterHashJoin() | physical.LookupJoin():
+            return _show_join(node)
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
             how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
@@ -95,6 +95,14 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"SamplingRate of {', '.join(dict.fromkeys(stream for stream, _ in windows))} as {column.name}"
         case physical.Exchange(mode, keys, _):
             return f"Exchange {mode} {', '.join(keys)}"
+
+
+def _show_join(node: physical.JoinNode) -> str:
+    kind = "" if isinstance(node, physical.HashJoin) else f"{node.kind.capitalize()} "
+    pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
+    rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
+    word = "Lookup" if isinstance(node, physical.LookupJoin) else "Hash" if pairs else "Nested"
+    return f"{kind}{word}Join{' on ' + pairs if pairs else ''}{rest}{_show_form(node.form)}"
 
 
 def _show_form(form: physical.StreamForm) -> str:
@@ -127,6 +135,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             if all(side == INSTANTS for side in preserved):
                 return INSTANTS
             return update_pattern.meeting(below) if kind == "semi" else UNKNOWN
+        case physical.LookupJoin():
+            return below[0]
         case physical.Distinct():
             return update_pattern.meeting(below)
         case physical.IncrementalAggregate(keys):  # without keys there is a group even over nothing
@@ -137,6 +147,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return UNKNOWN
         case physical.AsChanges() | physical.AsIntervals():  # an end is not said, or depends on the batches
             return UNKNOWN
+        case physical.HoldOpen():
+            return below[0]
         case physical.Input():
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
@@ -166,6 +178,9 @@ def show_state(node: Node) -> str:
             return " + ".join([*_show_interval_sides(node), "keyed + signed + queue"])
         case physical.HashJoin(structures=structures):
             return _show_sides(structures)
+        case physical.LookupJoin(input_forms=(left, right), structures=(_, structure)):
+            table = "signed + queue" if right == "changes" else _show_sides([structure])
+            return f"{table} + keyed" if left == "changes" else table
         case physical.FirstOccurrence():
             return "hash"
         case physical.OuterHashJoin("semi", structures=structures):
@@ -186,6 +201,8 @@ def show_state(node: Node) -> str:
             return "keyed"
         case physical.Coalesce(_, "intervals", None):
             return ""
+        case physical.HoldOpen():
+            return "signed"
         case physical.SessionWindow() | physical.Coalesce() | physical.AsIntervals():
             return "held"
         case _:
@@ -226,7 +243,7 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.rounded_up(stream, granule_us), early=early)
         case physical.Reorder():
             return replace(first, early=0.0)
-        case physical.SamplingRate():
+        case physical.SamplingRate() | physical.HoldOpen():
             return first
         case physical.CountWindow(partition, rows, _, _, _, form):
             return first.as_sent(form, batch, cardinality.in_last_rows(stream, partition, rows))
@@ -246,9 +263,15 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return join_output(node, profiles[node.left], profiles[node.right])
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
+        case physical.LookupJoin(kind):
+            found = cardinality.looked_up(kind, condition_of(node), first.stream, below[1].uncut)
+            return replace(first, stream=found, form=node.form)
         case physical.IncrementalAggregate(keys, aggregates, _, form, _, coalesces):
             changing = cardinality.changing_share(first.uncut, keys, aggregates) if coalesces else 1.0
             return first.as_sent(form, batch, cardinality.aggregated(first.uncut, keys).fewer(changing))
+        case physical.Distinct(source, "changes"):
+            payloads = cardinality.counted(first.uncut, tuple(c.id for c in schema(source)))
+            return first.as_sent("changes", batch, payloads)
         case physical.Distinct(source):
             return first.after(cardinality.unique(stream, tuple(c.id for c in schema(source))))
         case physical.Coalesce(source, form, _):
@@ -306,6 +329,12 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             rows, each_bytes = cost.join_state(node, profiles[node.left], profiles[node.right], batch, work)
         case physical.OuterHashJoin():
             rows, each_bytes = cost.match_state(node, profiles[node.left], profiles[node.right], batch, work)
+        case physical.LookupJoin():
+            at_once = replace(first, stream=replace(first.stream, length=CHRONON))
+            rows, each_bytes = cost.join_state(node, at_once, profiles[node.right], batch, work)
+            if node.form == "changes":  # what was found for elements without an end
+                rows += profiles[node].uncut.valid
+                work["touched"] = cost.keyed(arriving, rows, batch, work)
         case physical.Distinct(source):
             rows = cost.distinct_state(source, first, batch, work)
             each_bytes += HASH_BYTES
@@ -318,6 +347,9 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
         case physical.FoldChanges(_, _, _, _, form):
             rows = profiles[node].uncut.valid
             work["touched"] = rows / batch if form == "intervals" else cost.keyed(arriving, rows, batch, work)
+            each_bytes += HASH_BYTES
+        case physical.HoldOpen():
+            rows = first.uncut.valid
             each_bytes += HASH_BYTES
         case physical.AsIntervals():
             rows = first.stream.valid
@@ -367,7 +399,11 @@ def find_keys(node: Node) -> tuple[str, ...]:
     """The columns whose numbers of distinct values the estimates of an operator need: EXPLAIN names those that are
     assumed."""
     match node:
-        case physical.HashJoin(left, right) | physical.OuterHashJoin(_, left, right):
+        case (
+            physical.HashJoin(left, right)
+            | physical.OuterHashJoin(_, left, right)
+            | physical.LookupJoin(_, left, right)
+        ):
             return tuple(ref.id for ref in (*left, *right))
         case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
             return keys

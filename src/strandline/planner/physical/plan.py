@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
-from strandline.logical.plan import Aggregates, ChangeKind, Outputs
+from strandline.logical.plan import Aggregates, ChangeKind, LookupKind, Outputs
 from strandline.planner.compaction import StateStructure
 
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
@@ -25,11 +25,13 @@ BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """Input of a fragment: rows of a source (stage 0) or the output of an exchange."""
+    """Input of a fragment: rows of a source (stage 0) or the output of an exchange. The rows of a table have the `form`
+    of changes; what comes from an exchange has that of its sender."""
 
     tag: ClassVar[str] = "Input"
     name: str
     columns: Schema
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class ChangeStream:
     tag: ClassVar[str] = "ChangeStream"
     kind: ChangeKind
     source: Node
+    input_form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +146,18 @@ class TopKPrefilter:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Reorder buffer: hold back elements beyond the watermark; release ordered slices."""
+    """Reorder buffer: hold back elements, or changes, beyond the watermark; release ordered slices."""
 
     tag: ClassVar[str] = "Reorder"
+    source: Node
+    form: StreamForm = "intervals"
+
+
+@dataclass(frozen=True, slots=True)
+class HoldOpen:
+    """Changes as they come; elements without an end are kept, so that they can be announced again."""
+
+    tag: ClassVar[str] = "HoldOpen"
     source: Node
 
 
@@ -186,6 +198,24 @@ class OuterHashJoin:
     form: StreamForm = "intervals"  # of the unmatched elements; of all where an input has the form of changes
     structures: SideStructures = ("fifo", "fifo")
     input_forms: InputForms = BOTH_INTERVALS
+
+
+@dataclass(frozen=True, slots=True)
+class LookupJoin:
+    """Look-up join: each element of the left with those of the right that are valid when it begins, for as long as it
+    is valid. What begins must be what came: the left is not cut."""
+
+    tag: ClassVar[str] = "LookupJoin"
+    kind: LookupKind
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left: Node
+    right: Node
+    mark: Column | None = None
+    structures: SideStructures = ("fifo", "fifo")
+    input_forms: InputForms = BOTH_INTERVALS
+    form: StreamForm = "intervals"
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,9 +352,9 @@ Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | Split
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
-JoinNode: TypeAlias = HashJoin | OuterHashJoin
+JoinNode: TypeAlias = HashJoin | OuterHashJoin | LookupJoin
 GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
-FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals
+FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals | HoldOpen
 RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
 
@@ -391,7 +421,7 @@ class Pipeline:
 
 # Operators that pass an element on with its whole interval. Others emit what is final, batch by batch: count windows,
 # sessions, groups and matches of an element change with later input.
-_KEEPS_ELEMENTS = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, UnionAll, Exchange, Reorder)
+_KEEPS_ELEMENTS = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, LookupJoin, UnionAll, Exchange, Reorder)
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
@@ -425,7 +455,7 @@ def sources(node: Node) -> tuple[Node, ...]:
     match node:
         case Input():
             return ()
-        case HashJoin() | OuterHashJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin():
             return (node.left, node.right)
         case UnionAll():
             return node.sources
@@ -436,7 +466,7 @@ def sources(node: Node) -> tuple[Node, ...]:
 def with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
     """A physical operator over other inputs."""
     match node:
-        case HashJoin() | OuterHashJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin():
             return replace(node, left=inputs[0], right=inputs[1])
         case UnionAll():
             return replace(node, sources=inputs)
@@ -453,9 +483,9 @@ def schema(node: Node) -> Schema:
             return columns
         case Project(outputs, _):
             return tuple(column for column, _ in outputs)
-        case OuterHashJoin("semi" | "anti" | "mark"):
+        case OuterHashJoin("semi" | "anti" | "mark") | LookupJoin("semi" | "anti" | "mark"):
             return schema(node.left) + (() if node.mark is None else (node.mark,))
-        case HashJoin() | OuterHashJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin():
             return schema(node.left) + schema(node.right)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))

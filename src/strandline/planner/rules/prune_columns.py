@@ -68,6 +68,12 @@ def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
             return replace(plan, source=prune(plan.source, needed))
         case logical.MarkJoin(mark, _, left, _) if mark.id not in needed and may_drop_joins:
             return prune(left, needed)
+        case logical.Lookup(_, found, _, source, _) if found is not None and found.id not in needed and may_drop_joins:
+            return prune(source, needed)
+        case logical.Lookup(_, _, predicate, source, table):
+            read = needed | columns_of(predicate)
+            source, table = (prune(side, read & column_ids(side)) for side in (source, table))
+            return replace(plan, source=source, table=table)
         case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
             required = needed | columns_of(plan.predicate)
             sides = [prune(side, required & column_ids(side)) for side in (plan.left, plan.right)]

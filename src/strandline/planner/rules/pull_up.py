@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from strandline.logical.expressions import (
+    Call,
     ColumnRef,
+    Expression,
     Literal,
     columns_of,
     conjunction,
@@ -49,12 +51,27 @@ def pull_filter_above_join(plan: Plan) -> Iterator[Plan]:
 
 
 def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
-    """L ⋈(p ∧ q) R = σq(L ⋈p R): evaluate an expensive condition only for the pairs that a cheap one has left."""
+    """L ⋈(p ∧ q) R = σq(L ⋈p R): evaluate an expensive condition only for the pairs that a cheap one has left.
+
+    The last equality of both sides stays: pairs are found by it, and without it all pairs would be made.
+    """
     match plan:
         case Join(condition, left, right) if condition is not None:
             parts = conjuncts(condition)
+            equalities = [part for part in parts if _connects(part, column_ids(left), column_ids(right))]
             for position, part in enumerate(parts):
+                if equalities == [part]:
+                    continue
                 yield Filter(part, Join(conjunction((*parts[:position], *parts[position + 1 :])), left, right))
+
+
+def _connects(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:
+    """True if a condition equates a value of one side with one of the other."""
+    match part:
+        case Call("=", (one, two)):
+            sides = ((left, right), (right, left))
+            return any(reads_only(one, here) and reads_only(two, there) for here, there in sides)
+    return False
 
 
 def pull_filter_above_map(plan: Plan) -> Plan | None:

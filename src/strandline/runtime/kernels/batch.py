@@ -51,16 +51,16 @@ class Batch:
     def concat(batches: Sequence[Batch]) -> Batch:
         if len(batches) == 1:
             return batches[0]
-        return Batch(pl.concat([b.frame for b in batches], how="vertical", rechunk=True))
+        return Batch(stack([b.frame for b in batches]))
 
     def take(self, rows: Index) -> Batch:
         return Batch(gather(self.frame, rows))
 
     def keep(self, mask: Mask) -> Batch:
-        return self if mask.all() else Batch(self.frame.filter(pl.Series(mask)))
+        return self if mask.all() else Batch(keep(self.frame, mask))
 
     def with_times(self, start: Times, end: Times) -> Batch:
-        return Batch(self.frame.with_columns(pl.Series(FROM, start), pl.Series(UNTIL, end)))
+        return Batch(with_series(self.frame, pl.Series(FROM, start), pl.Series(UNTIL, end)))
 
     def ordered(self) -> Batch:
         """By start; elements that start together keep their order of arrival."""
@@ -88,6 +88,51 @@ def is_sorted(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> bool:
     return len(values) < 2 or bool(np.all(values[1:] >= values[:-1]))
 
 
+# A lazy plan, and threads that gather the columns of a frame, take longer than the work on a few thousand rows, and no
+# less CPU time on many: `filter`, `select` and `with_columns` of 1,000 rows take 0.1 to 0.2 ms, these 0.01 to 0.03 ms.
+
+
 def gather(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
     """The rows of a frame by position; a frame without columns has rows, too."""
-    return frame[rows]
+    if not frame.width:
+        return frame[rows]
+    places = pl.Series(rows.astype(np.uint32))
+    return pl.DataFrame([column[places] for column in frame.get_columns()])
+
+
+def keep(frame: pl.DataFrame, mask: Mask) -> pl.DataFrame:
+    """The rows of a frame that are marked."""
+    if not frame.width:
+        return frame[np.flatnonzero(mask)]
+    marked = pl.Series(mask)
+    return pl.DataFrame([column.filter(marked) for column in frame.get_columns()])
+
+
+def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """Some columns of a frame; without any there are no rows."""
+    return pl.DataFrame([frame.get_column(name) for name in columns])
+
+
+def without(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """A frame without some columns, which it may have or not."""
+    names = [name for name in frame.columns if name not in columns]
+    return pick(frame, names) if names else frame.drop(columns, strict=False)  # which has rows all the same
+
+
+def with_series(frame: pl.DataFrame, *columns: pl.Series) -> pl.DataFrame:
+    """A frame with further columns; one of the same name takes the place of that in the frame."""
+    added = {column.name: column for column in columns}
+    replaced = [added.pop(column.name, column) for column in frame.get_columns()]
+    return pl.DataFrame([*replaced, *added.values()])
+
+
+def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """One frame after the other, in contiguous columns; columns that one of them lacks are NULL there."""
+    first, *others = frames
+    if not others:
+        return first
+    if any(frame.columns != first.columns for frame in others) or not first.width:
+        return pl.concat(frames, how="diagonal", rechunk=True)
+    for frame in others:
+        first = first.vstack(frame)
+    return first.rechunk()

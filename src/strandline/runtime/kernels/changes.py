@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import FOREVER, OPEN, Instant
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, Times, gather, keep, times
 from strandline.runtime.kernels.grouping import group_codes
 
 TIME, CHANGE = "@time", "@change"
@@ -69,24 +69,31 @@ def begun_and_ended(frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame,
     if not earlier.any():
         return frame, frame.head(0)
     ended = earlier & (times(frame, UNTIL) != OPEN)
-    return frame.filter(pl.Series(~earlier)), frame.filter(pl.Series(ended))
+    return keep(frame, ~earlier), keep(frame, ended)
 
 
 def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> pl.DataFrame:
     """Elements as they were sent, without those that were sent without an end and then `again`, with it."""
     if not again.any():
         return frame
+    replaced, _ = match_replaced(frame, columns, again)
+    return keep(frame, ~replaced)
+
+
+def match_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> tuple[Mask, Mask]:
+    """Pairs of an element that was sent without an end and the same that was sent `again`, with it: the mask of the
+    former and that of the latter. Of equal ones it makes no difference which are paired."""
     start = times(frame, FROM)
     is_open = (times(frame, UNTIL) == OPEN) & np.isin(start, start[again])
     rows = np.flatnonzero(is_open | again)
     codes, first = group_codes(gather(frame, rows), [*columns, FROM])
-    ended = np.bincount(codes[again[rows]], minlength=len(first))
-    opened = np.flatnonzero(is_open[rows])
-    opened = opened[np.argsort(codes[opened], kind="stable")]
-    replaced = rank_in_group(codes[opened]) < ended[codes[opened]]
-    kept = np.ones(frame.height, np.bool_)
-    kept[rows[opened[replaced]]] = False
-    return frame.filter(pl.Series(kept))
+    replaced, replacing = np.zeros(frame.height, np.bool_), np.zeros(frame.height, np.bool_)
+    sides = [np.flatnonzero(mask[rows]) for mask in (is_open, again)]
+    opened, ended = (np.bincount(codes[side], minlength=len(first)) for side in sides)
+    for mask, side, others in ((replaced, sides[0], ended), (replacing, sides[1], opened)):
+        side = side[np.argsort(codes[side], kind="stable")]
+        mask[rows[side[rank_in_group(codes[side]) < others[codes[side]]]]] = True
+    return replaced, replacing
 
 
 def rank_in_group(codes: Index) -> Index:

@@ -24,8 +24,10 @@ _loading = 0.0  # seconds of CPU that were spent on having machine code
 class Compiled(Generic[_Parameters, _Result]):
     """A function that is compiled for one signature."""
 
-    def __init__(self, function: Callable[_Parameters, _Result], signature: str, on_demand: bool) -> None:
-        self.function, self.signature, self.on_demand = function, signature, on_demand
+    def __init__(
+        self, function: Callable[_Parameters, _Result], signature: str, on_demand: bool, writes: tuple[int, ...]
+    ) -> None:
+        self.function, self.signature, self.on_demand, self.writes = function, signature, on_demand, writes
         self.__doc__ = function.__doc__
         self._machine_code: Callable[_Parameters, _Result] | None = None
         _ALL.append(self)
@@ -47,8 +49,11 @@ class Compiled(Generic[_Parameters, _Result]):
                 register_jitable(_HELPERS.pop())
             if self._machine_code is None:
                 arguments, result = normalize_signature(self.signature)  # type: ignore[no-untyped-call]
-                # Arrays that point into a Polars column cannot be written to; arguments are only read.
-                arguments = [a.copy(readonly=True) if isinstance(a, numba.types.Array) else a for a in arguments]
+                # Arrays that point into a Polars column cannot be written to; only those of `writes` are.
+                arguments = [
+                    a.copy(readonly=True) if isinstance(a, numba.types.Array) and number not in self.writes else a
+                    for number, a in enumerate(arguments)
+                ]
                 signature = result(*arguments)
                 try:
                     self._machine_code = numba.njit(signature, cache=True, nogil=True)(self.function)
@@ -59,10 +64,11 @@ class Compiled(Generic[_Parameters, _Result]):
 
 
 def compiled(
-    signature: str, on_demand: bool = False
+    signature: str, on_demand: bool = False, writes: tuple[int, ...] = ()
 ) -> Callable[[Callable[_Parameters, _Result]], Compiled[_Parameters, _Result]]:
-    """Compile the function for these types, when it is first called; `on_demand` if few queries need it."""
-    return lambda function: Compiled(function, signature, on_demand)
+    """Compile the function for these types, when it is first called; `on_demand` if few queries need it. It changes the
+    arrays among its arguments whose numbers are in `writes`, and no others."""
+    return lambda function: Compiled(function, signature, on_demand, writes)
 
 
 def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:

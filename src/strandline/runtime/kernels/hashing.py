@@ -143,12 +143,29 @@ def decimal_words(column: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray
     return words[0::2], words[1::2]
 
 
+def hashes_decide(one: pl.DataFrame, two: pl.DataFrame) -> bool:
+    """True if rows of two frames with equal hashes have equal payloads, so that nothing is left to compare."""
+    return one.width == 1 and _are_whole(one.to_series(0), two.to_series(0))
+
+
 def same_payloads(one: pl.DataFrame, two: pl.DataFrame) -> npt.NDArray[np.bool_]:
     """Mask of rows with equal hashes that have equal payloads; NULL equals NULL, and NaN equals NaN."""
-    no_nulls = not any(frame.to_series(0).null_count() for frame in (one, two))
-    if one.width == 1 and no_nulls and is_bijective(one.dtypes[0]):
-        return np.ones(one.height, dtype=np.bool_)
-    other = two.rename(lambda name: "@" + name)
-    equal = pl.all_horizontal(pl.col(c).eq_missing(pl.col("@" + c)) for c in one.columns)
-    same: npt.NDArray[np.bool_] = pl.concat([one, other], how="horizontal").select(equal).to_series().to_numpy()
+    same = np.ones(one.height, dtype=np.bool_)
+    if hashes_decide(one, two):
+        return same
+    for name in one.columns:
+        same &= _same_values(one.get_column(name), two.get_column(name))
     return same
+
+
+def _same_values(one: pl.Series, two: pl.Series) -> npt.NDArray[np.bool_]:
+    if _are_whole(one, two):
+        return np.equal(to_integers(one), to_integers(two))
+    pair = pl.DataFrame([one.alias("one"), two.alias("two")])
+    same: npt.NDArray[np.bool_] = pair.select(pl.col("one").eq_missing(pl.col("two"))).to_series().to_numpy()
+    return same
+
+
+def _are_whole(one: pl.Series, two: pl.Series) -> bool:
+    """True if the values of both are integers, or have different integers where they differ, and none is NULL."""
+    return is_bijective(one.dtype) and one.dtype == two.dtype and not one.null_count() and not two.null_count()

@@ -179,8 +179,8 @@ def cover(
     """Cover the union of each group's intervals with as few disjoint ones as can be chosen without looking ahead.
 
     A chosen interval begins where none is chosen yet, or where the one before ends, and goes as far as the intervals
-    reach that have started by then. The intervals of a group are contiguous, by start. Before the slice it was covered
-    until `sent`, and its intervals went as far as `reach`.
+    reach that have started by then. The intervals of a group are contiguous, by start. Before the slice each group was
+    covered until `sent`, and its intervals went as far as `reach`.
 
     Returns the chosen intervals that begin before `until`: a row of the group that is valid all the time, begin and
     end; and for each group until when it is covered now, and how far its intervals go.
@@ -190,7 +190,7 @@ def cover(
     sent_after, reach_after = np.empty(rows, np.int64), np.empty(rows, np.int64)
     chosen, groups, row = 0, 0, 0
     while row < rows:
-        covered, far, longest = sent[row], reach[row], row
+        covered, far, longest = sent[groups], reach[groups], row
         first = row
         while row <= rows:
             ended = row == rows or (row > first and begins_group[row])

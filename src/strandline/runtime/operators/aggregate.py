@@ -15,7 +15,23 @@ from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
 from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.adjacent import equals_row_before, join_neighbours
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, frame_schema, gather, spread, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Mask,
+    Times,
+    frame_schema,
+    gather,
+    keep,
+    pick,
+    spread,
+    stack,
+    times,
+    with_series,
+    without,
+)
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
@@ -29,7 +45,7 @@ from strandline.runtime.operators.live_elements import VALUE, LiveElements, with
 from strandline.runtime.operators.ordered_aggregates import GroupMembers
 from strandline.runtime.operators.user_aggregates import GroupEpochs, pooled, restored, run_totals, stored
 from strandline.runtime.state.keyed_log import KeyedLog
-from strandline.runtime.state.segments import HeldRows, SortedLog, SummedLog, add_up, stack
+from strandline.runtime.state.segments import HeldRows, SortedLog, SummedLog, add_up
 
 # Names of the running totals, kept per group between slices as columns of a frame.
 ROWS = "@rows"  # how many elements are valid
@@ -109,7 +125,7 @@ class IncrementalAggregateOperator(Operator):
                 return Batch.empty(self.output)
         watermark = replace(watermark, time=max(watermark.time, self.watermark))
         before, self.watermark = self.watermark, watermark.time
-        arrived, ended = self._arrived_and_ended(inputs[0].frame.select([*self.stored, FROM, UNTIL]), before)
+        arrived, ended = self._arrived_and_ended(pick(inputs[0].frame, [*self.stored, FROM, UNTIL]), before)
         changed = pl.concat([arrived.select(self.keys), ended.select(self.keys)])
         is_idle = not arrived.height and not ended.height
         reads_all = watermark.announces or watermark.time == FOREVER or self._concerns_all(changed, is_idle)
@@ -120,7 +136,7 @@ class IncrementalAggregateOperator(Operator):
             valid = self.valid.rows() if self.needs_members else []
             staying = pl.concat([ended.head(0).drop(UNTIL), *(rows.select([*self.stored]) for rows in valid)])
         else:
-            lasting = arrived.filter(pl.col(UNTIL) >= watermark.time)
+            lasting = keep(arrived, times(arrived, UNTIL) >= watermark.time)
             best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
             held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
         return self._sweep(carried, held, arrived, ended, staying, before, watermark)
@@ -130,12 +146,12 @@ class IncrementalAggregateOperator(Operator):
         these come with the slice, except for those whose end was known."""
         if not self.takes_changes:
             leaving = self.valid.take_before(self.watermark)
-            return frame, stack(leaving) if leaving else frame.head(0).drop(FROM)
+            return frame, stack(leaving) if leaving else without(frame.head(0), (FROM,))
         arrived, ended = begun_and_ended(frame, before)
-        ended = ended.drop(FROM)
-        is_over = pl.Series(times(ended, UNTIL) < self.watermark)
-        leaving = [ended.filter(is_over), *self.valid.take_before(self.watermark)]
-        self.valid.append(ended.filter(~is_over))
+        ended = without(ended, (FROM,))
+        is_over = times(ended, UNTIL) < self.watermark
+        leaving = [keep(ended, is_over), *self.valid.take_before(self.watermark)]
+        self.valid.append(keep(ended, ~is_over))
         return arrived, stack(leaving)
 
     def _concerns_all(self, changed: pl.DataFrame, is_idle: bool) -> bool:
@@ -172,14 +188,14 @@ class IncrementalAggregateOperator(Operator):
         representative = None
         codes = np.zeros(int(sizes[-1]), np.int64)
         if self.keys:
-            groups = pl.concat([part.select(self.keys) for part in parts], rechunk=True)
+            groups = stack([pick(part, self.keys) for part in parts])
             codes, representative = group_codes(groups, self.keys)
         at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
         # Codes go by first occurrence: groups that only stay come after those that the slice concerns.
         count = int(codes[: sizes[2]].max(initial=-1)) + 1
         if representative is not None and len(representative) > count:
             representative = representative[:count]
-            staying, at_staying = staying.filter(pl.Series(at_staying < count)), at_staying[at_staying < count]
+            staying, at_staying = keep(staying, at_staying < count), at_staying[at_staying < count]
         ends = times(arrived, UNTIL)
         over = ends < watermark.time
 
@@ -212,7 +228,7 @@ class IncrementalAggregateOperator(Operator):
         }
         members = None
         if self.needs_members:
-            elements = pl.concat([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)], rechunk=True)
+            elements = stack([ended.drop(UNTIL), staying, arrived.drop(FROM, UNTIL)])
             groups_of = np.concatenate([at_ended, at_staying, at_arrived])
             member_events = events.member_events(line, groups_of[: len(groups_of) - arrived.height])
             members = GroupMembers(member_events, elements, groups_of, len(line.last))
@@ -241,7 +257,7 @@ class IncrementalAggregateOperator(Operator):
             payload = gather(groups, representative[line.code[shown]])
             columns = [*payload.get_columns(), *columns]
         frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
-        batch = Batch(frame.select(list(frame_schema(self.output))))
+        batch = Batch(pick(frame, list(frame_schema(self.output))))
         return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # what stays open was sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
@@ -269,7 +285,7 @@ class IncrementalAggregateOperator(Operator):
 
     def _keep_valid(self, arrived: pl.DataFrame, entering: Mapping[str, Index], ends_later: Mask) -> None:
         """Keep elements that end after the slice, to take them out again: as they are, or their sums."""
-        later = arrived.filter(pl.Series(ends_later)).drop(FROM)
+        later = keep(without(arrived, (FROM,)), ends_later)
         if not isinstance(self.valid, SummedLog):
             self.valid.append(later)
             return
@@ -355,12 +371,13 @@ class IncrementalAggregateOperator(Operator):
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         line = here.line
-        fresh = here.arrived.select([*self.keys, pl.col(name).alias(VALUE), FROM, UNTIL])
-        elements = pl.concat([held.select(fresh.columns), fresh], rechunk=True)
+        renamed = with_series(here.arrived, here.arrived.get_column(name).alias(VALUE))
+        fresh = pick(renamed, [*self.keys, VALUE, FROM, UNTIL])
+        elements = stack([pick(held, fresh.columns), fresh])
         values = elements.get_column(VALUE)
         ranking = RankOrder(values)
         ranks = ranking.codes if function == "max" else ~ranking.codes  # ~x reverses the order and cannot overflow
-        highest, keep = running_maxima(
+        highest, candidates = running_maxima(
             line.by_time,
             line.codes,
             line.at,
@@ -375,7 +392,7 @@ class IncrementalAggregateOperator(Operator):
             self.watermark,
         )
         if self.live is None:
-            _replace(self.candidates[side], held, gather(elements, keep))
+            _replace(self.candidates[side], held, gather(elements, candidates))
         extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 

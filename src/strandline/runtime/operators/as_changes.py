@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, keep, stack, times, with_series
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
 
@@ -29,13 +30,13 @@ class AsChangesOperator(Operator):
         before, until = self.watermark, max(watermark.time, self.watermark)
         self.watermark = until
         arrived = inputs[0].frame
-        outlasts = pl.Series(times(arrived, UNTIL) > until)
-        sent = [arrived.filter(~outlasts), *self._ended(until)]
-        begun = arrived.filter(outlasts)
+        outlasts = times(arrived, UNTIL) > until
+        sent = [keep(arrived, ~outlasts), *self._ended(until)]
+        begun = keep(arrived, outlasts)
         self.lasting.append(begun)
         if watermark.announces:
-            begun = pl.concat([begun, *(frame.filter(pl.col(FROM) < before) for frame in self.lasting.rows())])
-        return Batch(pl.concat([begun.with_columns(pl.lit(OPEN, pl.Int64).alias(UNTIL)), *sent], rechunk=True))
+            begun = stack([begun, *(keep(frame, times(frame, FROM) < before) for frame in self.lasting.rows())])
+        return Batch(stack([with_series(begun, pl.Series(UNTIL, np.full(begun.height, OPEN))), *sent]))
 
     def _ended(self, until: Instant) -> list[pl.DataFrame]:
         """The elements that end by the watermark; at the end of time, those that never do, too."""

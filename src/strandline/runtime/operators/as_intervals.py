@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, OPEN, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, keep, pick, stack, times
 from strandline.runtime.kernels.changes import begun_and_ended, drop_replaced
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
@@ -34,13 +33,13 @@ class AsIntervalsOperator(Operator):
         self.watermark = until
         if until == before:
             return Batch(self.open.frame.head(0))
-        arrived = inputs[0].frame.select(self.open.frame.columns)
+        arrived = pick(inputs[0].frame, self.open.frame.columns)
         begun, ended = begun_and_ended(arrived, before)
-        frame = pl.concat([self.open.frame, begun, ended], rechunk=True)
+        frame = stack([self.open.frame, begun, ended])
         again = np.arange(frame.height) >= frame.height - ended.height
         frame = drop_replaced(frame, self.columns, again)
         start, end = times(frame, FROM), times(frame, UNTIL)
         is_open = end == OPEN
-        self.open.frame = frame.filter(pl.Series(is_open))
+        self.open.frame = keep(frame, is_open)
         start, end = np.maximum(start, before), np.where(is_open, until, end)
         return Batch(frame).with_times(start, end).keep(start < end)

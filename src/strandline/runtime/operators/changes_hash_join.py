@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -13,13 +13,12 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import InputForms, SideStructures
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, times
-from strandline.runtime.kernels.changes import begun_and_ended
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, keep, stack, times, without
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
-from strandline.runtime.state.cancelling_log import CancellingLog, is_among, signed
+from strandline.runtime.state.cancelling_log import CancellingLog, distinct_values, is_among, signed, with_signs
 from strandline.runtime.state.segments import HASH, HashedLog, Segment, SortedLog, column
 
 # What is held against what: rows of the slice against each other or against the state, elements that end in the slice
@@ -77,58 +76,63 @@ class ChangesHashJoinOperator(HashJoinOperator):
         news = [Segment.of(side.rows) for side in sides]
         pairs = self._encounters("new", news[0], [news[1]], mine_is_left=True)
         for side, other in ((0, 1), (1, 0)):
-            pairs += self._meet_state("stored", news[side], other, sides[other].ended)
-            if self.forms[other] == "changes":
-                # The end is before the watermark or at it; what never ends is not there.
-                expired = self.due[side].take_before(min(until + 1, FOREVER))
-                if expired:
-                    mine = Segment.of(by_hash(with_hashes(pl.concat(expired, rechunk=True), self.keys[side])))
-                    pairs += self._meet_state("due", mine, other, sides[other].ended)
+            pairs += self._meet_state({"stored": news[side], "due": self._due(side, until)}, other, sides[other].ended)
         for side in (0, 1):
             self._keep(side, sides[side], until)
         if watermark.announces:
             pairs += self._open_pairs()
         if not pairs:
             return Batch.empty(self.output)
-        return Batch(pl.concat(pairs, rechunk=True))
+        return Batch(stack(pairs))
 
     def _arrived(self, side: int, batch: Batch) -> _Arrived:
-        frame = batch.frame
-        if self.forms[side] == "intervals":
-            return _Arrived(by_hash(with_hashes(frame, self.keys[side])), None)
-        begun, ended = (with_hashes(part, self.keys[side]) for part in begun_and_ended(frame, self.slice.before))
-        if not ended.height:
-            return _Arrived(by_hash(begun), None)
-        cancels = by_hash(signed(ended, -1))
-        return _Arrived(by_hash(pl.concat([begun, ended])), Segment.of(cancels, cancels=cancels.height))
+        frame = by_hash(with_hashes(batch.frame, self.keys[side]))
+        earlier = times(frame, FROM) < self.slice.before
+        if self.forms[side] == "intervals" or not earlier.any():
+            return _Arrived(frame, None)
+        announced = earlier & (times(frame, UNTIL) == OPEN)  # once more, after a restart
+        if announced.any():
+            frame, earlier = keep(frame, ~announced), earlier[~announced]
+        cancels = signed(keep(frame, earlier), -1)
+        return _Arrived(frame, Segment.of(cancels, cancels=cancels.height))
+
+    def _due(self, side: int, until: Instant) -> Segment:
+        """The elements of a side with a known end that end in the slice, if the other side has the form of changes. The
+        end is before the watermark or at it; what never ends is not there."""
+        expired = self.due[side].take_before(min(until + 1, FOREVER)) if self.forms[1 - side] == "changes" else []
+        return Segment.of(by_hash(with_hashes(stack(expired), self.keys[side])) if expired else pl.DataFrame())
 
     def _keep(self, side: int, arrived: _Arrived, until: Instant) -> None:
         """Store the elements that begin, and cancel those that have ended."""
         frame, log = arrived.rows, self.sides[side]
-        start, end = times(frame, FROM), times(frame, UNTIL)
-        is_kept = (start >= self.slice.before) & (end > until)
-        kept = frame if is_kept.all() else frame.filter(pl.Series(is_kept))
+        has_ended, end = times(frame, FROM) < self.slice.before, times(frame, UNTIL)
+        is_kept = ~has_ended & (end > until)
         if self.forms[1 - side] == "changes":
-            ends = times(kept, UNTIL)
-            self.due[side].append(kept.drop(HASH).filter(pl.Series(ends < OPEN)))
+            self.due[side].append(without(keep(frame, is_kept & (end < OPEN)), (HASH,)))
         if isinstance(log, CancellingLog):
-            kept = signed(kept, 1)
-            if arrived.ended is not None:
-                kept = by_hash(pl.concat([kept, arrived.ended.frame.select(kept.columns)]))
+            frame = with_signs(frame, np.where(has_ended, -1, 1))
+            is_kept |= has_ended
+        kept = frame if is_kept.all() else keep(frame, is_kept)
         log.expire(until)
-        log.append(kept.drop(HASH), kept.get_column(HASH).to_numpy(), until)
+        log.append(kept, kept.get_column(HASH).to_numpy(), until)
 
-    def _meet_state(self, kind: Encounter, mine: Segment, other: int, ended: Segment | None) -> list[pl.DataFrame]:
+    def _meet_state(
+        self, encounters: Mapping[Encounter, Segment], other: int, ended: Segment | None
+    ) -> list[pl.DataFrame]:
         """The pairs of some elements with those that a side has in its state."""
         log = self.sides[other]
-        if not mine.rows or not log.segments:
+        mine = {kind: segment for kind, segment in encounters.items() if segment.rows}
+        if not mine or not log.segments:
             return []
         self.slice.dead = {}
         if isinstance(log, CancellingLog):
-            hashes: Hashes = mine.frame.get_column(HASH).to_numpy()
-            rows = log.cancelled(hashes, ended)
+            hashes: Hashes = np.concatenate([segment.frame.get_column(HASH).to_numpy() for segment in mine.values()])
+            rows = log.cancelled(distinct_values(hashes), ended)
             self.slice.dead = {id(s): dead for s, dead in zip(log.segments, rows, strict=True) if len(dead)}
-        return self._encounters(kind, mine, log.segments, mine_is_left=other == 1)
+        pairs: list[pl.DataFrame] = []
+        for kind, segment in mine.items():
+            pairs += self._encounters(kind, segment, log.segments, mine_is_left=other == 1)
+        return pairs
 
     def _open_pairs(self) -> list[pl.DataFrame]:
         """All pairs that were sent without an end and have none yet."""
@@ -136,10 +140,10 @@ class ChangesHashJoinOperator(HashJoinOperator):
         if isinstance(log, CancellingLog):
             frame = log.all()
         else:
-            frame = pl.concat([s.frame for s in log.segments], rechunk=True) if log.segments else None
+            frame = stack([s.frame for s in log.segments]) if log.segments else None
         if frame is None:
             return []
-        return self._meet_state("open", Segment.of(by_hash(frame)), 1, None)
+        return self._meet_state({"open": Segment.of(by_hash(frame))}, 1, None)
 
     def _encounters(
         self, kind: Encounter, mine: Segment, others: Sequence[Segment], *, mine_is_left: bool

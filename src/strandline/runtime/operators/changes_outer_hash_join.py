@@ -11,7 +11,20 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import InputForms, MatchKind, SideStructures, StreamForm
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Times, frame_schema, gather, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Times,
+    frame_schema,
+    gather,
+    keep,
+    pick,
+    stack,
+    times,
+    with_series,
+    without,
+)
 from strandline.runtime.kernels.changes import begun_and_ended, rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.operators.base import Operator, Stateful, Watermark
@@ -19,7 +32,7 @@ from strandline.runtime.operators.changes_hash_join import ChangesHashJoinOperat
 from strandline.runtime.operators.group_events import presence, timeline
 from strandline.runtime.operators.outer_hash_join import LEFT, RIGHT, SINCE
 from strandline.runtime.state.keyed_log import KeyedLog
-from strandline.runtime.state.segments import SortedLog, State, pick
+from strandline.runtime.state.segments import SortedLog, State
 
 AT, ELEMENT, MATCHES = "@at", "@element", "@matches"
 
@@ -77,20 +90,20 @@ class ChangesOuterHashJoinOperator(Operator):
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
         frames: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
-            frames.append(pairs.drop(LEFT, RIGHT))
+            frames.append(without(pairs, (LEFT, RIGHT)))
         for name, counter in self.counters.items():
             matched, unmatched = counter.step(arrived[name], pairs, before, until, announces=watermark.announces)
             if self.kind in ("semi", "mark"):
                 frames.append(self._marked(matched, True))
             if self.kind != "semi":
                 frames.append(self._marked(unmatched, False))
-        return Batch(pl.concat(frames, how="diagonal", rechunk=True))  # columns of the other side are NULL
+        return Batch(stack(frames))  # columns of the other side are NULL
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:
             return frame
-        marked = frame.with_columns(pl.lit(has_match).alias(self.mark.id))
-        return marked.select(*self.left_columns, self.mark.id, FROM, UNTIL)
+        marked = with_series(frame, pl.Series(self.mark.id, np.full(frame.height, has_match)))
+        return pick(marked, [*self.left_columns, self.mark.id, FROM, UNTIL])
 
     def restore(self, state: State) -> None:
         super().restore(state)
@@ -125,11 +138,11 @@ class ElementNumbers(Stateful):
         begun, ended = begun_and_ended(frame, before)
         begun = self._numbered(begun)
         held = self.open.find(pick(ended, self.identity))
-        opened = begun.filter(pl.col(UNTIL) == OPEN).select(held.columns)
+        opened = keep(pick(begun, held.columns), times(begun, UNTIL) == OPEN)
         if not ended.height:
             self.open.replace(held, opened)
             return begun
-        codes, _ = group_codes(pl.concat([held.select(self.identity), ended.select(self.identity)]), self.identity)
+        codes, _ = group_codes(stack([pick(held, self.identity), pick(ended, self.identity)]), self.identity)
         mine, theirs = codes[: held.height], codes[held.height :]
         # The k-th equal element that has ended takes the k-th number.
         held_order, ended_order = group_order(mine), group_order(theirs)
@@ -141,13 +154,13 @@ class ElementNumbers(Stateful):
         assert len(taken) == ended.height, "an element that ends was sent without an end"
         left = np.ones(held.height, np.bool_)
         left[taken] = False
-        self.open.replace(held, pl.concat([held.filter(pl.Series(left)), opened]))
+        self.open.replace(held, stack([keep(held, left), opened]))
         numbers = held.get_column(self.number).gather(taken)
-        return pl.concat([begun, ended.with_columns(numbers).select(begun.columns)])
+        return stack([begun, pick(with_series(ended, numbers), begun.columns)])
 
     def _numbered(self, frame: pl.DataFrame) -> pl.DataFrame:
         first, self.next = self.next, self.next + frame.height
-        return frame.with_columns(pl.int_range(first, self.next, dtype=pl.Int64, eager=True).alias(self.number))
+        return with_series(frame, pl.Series(self.number, np.arange(first, self.next)))
 
 
 class MatchCounter(Stateful):
@@ -175,7 +188,7 @@ class MatchCounter(Stateful):
         numbers = pick(events, [self.number])
         mostly = everything or (numbers.height and self.alive.has_mostly(numbers))
         carried = self.alive.all() if mostly else self.alive.find(numbers)
-        rows = pl.concat([carried.select(*self.payload, self.number), begun.select(*self.payload, self.number)])
+        rows = stack([pick(part, [*self.payload, self.number]) for part in (carried, begun)])
         ids = rows.get_column(self.number).to_numpy()
         order = np.argsort(ids)
         group_of = np.empty(len(ids), np.int64)
@@ -204,21 +217,21 @@ class MatchCounter(Stateful):
         for is_there in ((there > 0) & (matches > 0), (there > 0) & (matches == 0)):
             runs, start, end = presence(line, is_there, since)
             group = line.code[runs]
-            frame = gather(rows, group).with_columns(pl.Series(FROM, start), pl.Series(UNTIL, end))
+            frame = with_series(gather(rows, group), pl.Series(FROM, start), pl.Series(UNTIL, end))
             counts = pl.Series(MATCHES, matches[line.last[group]])
-            kept.append(frame.with_columns(counts, pl.Series(SINCE, start)).filter(pl.Series(end == OPEN)))
+            kept.append(keep(with_series(frame, counts, pl.Series(SINCE, start)), end == OPEN))
             emitted.append(self._shown(frame, start, end, before, until, announces))
-        self.alive.replace(carried, pl.concat(kept).select(carried.columns))
+        self.alive.replace(carried, pick(stack(kept), carried.columns))
         return emitted[0], emitted[1]
 
     def _shown(
         self, frame: pl.DataFrame, start: Times, end: Times, before: Instant, until: Instant, announces: bool
     ) -> pl.DataFrame:
-        shown = pl.Series((start >= before) | (end != OPEN) | announces)
+        shown = (start >= before) | (end != OPEN) | announces
         if until == FOREVER:
-            frame = frame.with_columns(pl.Series(UNTIL, np.where(end == OPEN, FOREVER, end)))
-            shown = pl.Series(np.ones(len(start), np.bool_))
-        return frame.filter(shown).select(*self.payload, FROM, UNTIL)
+            frame = with_series(frame, pl.Series(UNTIL, np.where(end == OPEN, FOREVER, end)))
+            shown = np.ones(len(start), np.bool_)
+        return keep(pick(frame, [*self.payload, FROM, UNTIL]), shown)
 
     def _events(self, elements: pl.DataFrame, pairs: pl.DataFrame, before: Instant, until: Instant) -> pl.DataFrame:
         """What happens to elements in the slice: that they begin or end, or that one of their pairs does."""
@@ -226,20 +239,17 @@ class MatchCounter(Stateful):
         for frame, element, match in ((elements, 1, 0), (pairs, 0, 1)):
             begun, ended = begun_and_ended(frame, before)
             parts.append(self._changes(begun, FROM, element, match))
-            ending = pl.concat([begun, ended]).filter(pl.col(UNTIL) < OPEN)
+            ending = stack([begun, ended])
+            ending = keep(ending, times(ending, UNTIL) < OPEN)
             parts.append(self._changes(ending, UNTIL, -element, -match))
-        events = pl.concat([*parts, *self.due.take_before(min(until + 1, FOREVER))], rechunk=True)
+        events = stack([*parts, *self.due.take_before(min(until + 1, FOREVER))])
         at, number = times(events, AT), events.get_column(self.number).to_numpy()
         # An element that ends with the slice has its end now; what else happens then belongs to the next slice.
         ends = (at == until) & (events.get_column(ELEMENT).to_numpy() < 0)
-        is_due = pl.Series((at < until) | ((at == until) & np.isin(number, number[ends])))
-        self.due.append(events.filter(~is_due))
-        return events.filter(is_due)
+        is_due = (at < until) | ((at == until) & np.isin(number, number[ends]))
+        self.due.append(keep(events, ~is_due))
+        return keep(events, is_due)
 
     def _changes(self, frame: pl.DataFrame, time: str, element: int, match: int) -> pl.DataFrame:
-        return frame.select(
-            self.number,
-            pl.col(time).alias(AT),
-            pl.lit(element, pl.Int64).alias(ELEMENT),
-            pl.lit(match, pl.Int64).alias(MATCHES),
-        )
+        steps = [pl.Series(name, np.full(frame.height, step)) for name, step in ((ELEMENT, element), (MATCHES, match))]
+        return pl.DataFrame([frame.get_column(self.number), frame.get_column(time).alias(AT), *steps])

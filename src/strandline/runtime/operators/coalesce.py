@@ -9,7 +9,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.adjacent import join_adjacent
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, keep, pick, stack, times
 from strandline.runtime.kernels.changes import coalesce
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
@@ -36,24 +36,24 @@ class CoalesceOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        arrived = inputs[0].frame.select(self.open.frame.columns)
+        arrived = pick(inputs[0].frame, self.open.frame.columns)
         if self.form == "intervals":
             if self.longest_us is None:
                 return Batch(join_adjacent(arrived, self.columns))
             return Batch(self._join_up_to(self.longest_us, arrived))
         if self.watermark == before and not watermark.announces:
             return Batch(self.open.frame.head(0))
-        frame = coalesce(pl.concat([self.open.frame, arrived], rechunk=True), self.columns).select(arrived.columns)
+        frame = pick(coalesce(stack([self.open.frame, arrived]), self.columns), arrived.columns)
         start, end = times(frame, FROM), times(frame, UNTIL)
         is_open = (end == self.watermark) & (end < FOREVER)
-        self.open.frame = frame.filter(pl.Series(is_open))
+        self.open.frame = keep(frame, is_open)
         shown = ~is_open | (start >= before) | watermark.announces
         return Batch(frame).with_times(start, np.where(is_open, OPEN, end)).keep(shown)
 
     def _join_up_to(self, longest_us: int, arrived: pl.DataFrame) -> pl.DataFrame:
         """The elements that do not go on; those that may, and are not long enough, are held."""
-        frame = join_adjacent(pl.concat([self.open.frame, arrived], rechunk=True), self.columns, longest_us)
+        frame = join_adjacent(stack([self.open.frame, arrived]), self.columns, longest_us)
         start, end = times(frame, FROM), times(frame, UNTIL)
-        may_go_on = pl.Series((end == self.watermark) & (end < FOREVER) & (end - start < longest_us))
-        self.open.frame = frame.filter(may_go_on)
-        return frame.filter(~may_go_on)
+        may_go_on = (end == self.watermark) & (end < FOREVER) & (end - start < longest_us)
+        self.open.frame = keep(frame, may_go_on)
+        return keep(frame, ~may_go_on)

@@ -7,13 +7,25 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, frame_schema, gather, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    frame_schema,
+    gather,
+    keep,
+    pick,
+    stack,
+    times,
+    with_series,
+)
 from strandline.runtime.kernels.changes import begun_and_ended
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.group_events import presence, timeline
 from strandline.runtime.state.keyed_log import KeyedLog
-from strandline.runtime.state.segments import SortedLog, pick
+from strandline.runtime.state.segments import SortedLog
 
 COPIES, SINCE = "@copies", "@since"
 
@@ -44,16 +56,16 @@ class CountingDistinctOperator(Operator):
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, until = self.watermark, max(watermark.time, self.watermark)
         self.watermark = until
-        frame = inputs[0].frame.select(*self.columns, FROM, UNTIL)
+        frame = pick(inputs[0].frame, [*self.columns, FROM, UNTIL])
         begun, ended = begun_and_ended(frame, before)
         over = times(begun, UNTIL) < until
-        leaving = self._leaving(begun.filter(pl.Series(~over)), ended, until)
-        changed = pl.concat([begun, leaving])
+        leaving = self._leaving(keep(begun, ~over), ended, until)
+        changed = stack([begun, leaving])
         everything = watermark.announces or until == FOREVER
         carried = self._look_up(changed, everything=everything)
         if not carried.height and not begun.height:
             return self.empty
-        rows = pl.concat([part.select(self.columns) for part in (carried, begun, leaving)], rechunk=True)
+        rows = stack([pick(part, self.columns) for part in (carried, begun, leaving)])
         codes, first = group_codes(rows, self.columns)
         at_carried, at_begun, at_leaving = np.split(codes, np.cumsum([carried.height, begun.height]))
         line = timeline(
@@ -83,10 +95,10 @@ class CountingDistinctOperator(Operator):
 
     def _leaving(self, lasting: pl.DataFrame, ended: pl.DataFrame, until: Instant) -> pl.DataFrame:
         """The elements of earlier slices that end in this one; keeps those whose end comes later."""
-        is_over = pl.Series(times(ended, UNTIL) < until)
+        is_over = times(ended, UNTIL) < until
         due = self.valid.take_before(until)
-        self.valid.append(pl.concat([lasting.filter(pl.col(UNTIL) < OPEN), ended.filter(~is_over)]))
-        return pl.concat([ended.filter(is_over), *due])
+        self.valid.append(stack([keep(lasting, times(lasting, UNTIL) < OPEN), keep(ended, ~is_over)]))
+        return stack([keep(ended, is_over), *due])
 
     def _look_up(self, changed: pl.DataFrame, *, everything: bool) -> pl.DataFrame:
         keys = pick(changed, self.columns)
@@ -96,5 +108,5 @@ class CountingDistinctOperator(Operator):
 
     def _remember(self, carried: pl.DataFrame, payload: pl.DataFrame, since: Index, copies: Index, end: Index) -> None:
         """Keep the counts of the payloads that are there at the end of the slice."""
-        now = payload.with_columns(pl.Series(COPIES, copies), pl.Series(SINCE, since))
-        self.counts.replace(carried, now.filter(pl.Series(end == OPEN)))
+        now = with_series(payload, pl.Series(COPIES, copies), pl.Series(SINCE, since))
+        self.counts.replace(carried, keep(now, end == OPEN))

@@ -9,9 +9,20 @@ import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, times
-from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Times,
+    gather,
+    pick,
+    stack,
+    times,
+    with_series,
+)
+from strandline.runtime.kernels.grouping import group_codes, group_order
+from strandline.runtime.kernels.hashing import Hashes, hash_rows
 from strandline.runtime.kernels.sweep import cover
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import FoldedLog, SortedLog, column
@@ -46,39 +57,38 @@ class DistinctOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         until = watermark.time
-        frame, hashes, begins_group = self._by_payload(self._with_due(inputs[0].frame, until))
-        sent, reach = self._look_up(frame, hashes)
-        start, end = times(frame, FROM), times(frame, UNTIL)
-        rows, begins, ends, sent_after, reach_after = cover(begins_group, start, end, sent, reach, until)
-        first = np.flatnonzero(begins_group)
-        self._remember(frame, hashes, first, (sent[first], reach[first]), (sent_after, reach_after), until)
+        frame, payload, hashes, first = self._by_payload(self._with_due(inputs[0].frame, until))
+        before = self._look_up(payload, hashes)
+        begins_group = np.zeros(frame.height, np.bool_)
+        begins_group[first] = True
+        rows, begins, ends, *after = cover(begins_group, times(frame, FROM), times(frame, UNTIL), *before, until)
+        self._remember(payload, hashes, before, after, until)
+        self._wait(frame, first, before, after, until)
         self.watermark = until
         return Batch(gather(frame, rows)).with_times(begins, ends)
 
     def _with_due(self, frame: pl.DataFrame, until: Instant) -> pl.DataFrame:
         """The slice, with an empty interval for each payload of which more must be sent in it."""
         due = self.due.take_before(until)
-        return Batch(pl.concat([frame, *due], rechunk=True) if due else frame).ordered().frame
+        return Batch(stack([frame, *due]) if due else frame).ordered().frame
 
-    def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, Hashes, Mask]:
-        """Rows by hash, then by payload, then by start; and where a payload begins."""
-        hashes = hash_rows(frame, self.columns)
-        order = np.argsort(hashes, kind="stable")
-        frame, hashes = gather(frame, order), hashes[order]
-        begins_group = np.append(True, hashes[1:] != hashes[:-1])[: len(hashes)]
-        again = np.flatnonzero(~begins_group)
-        payload = frame.select(self.columns)
-        if same_payloads(gather(payload, again), gather(payload, again - 1)).all():
-            return frame, hashes, begins_group
-        codes, _ = group_codes(frame, self.columns)  # different payloads have one hash
-        order = np.lexsort((codes, hashes))  # stable: equal payloads keep their order
-        codes = codes[order]
-        return gather(frame, order), hashes[order], np.append(True, codes[1:] != codes[:-1])
+    def _by_payload(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, Hashes, Index]:
+        """Rows by the hash of their payload, then by payload, then by start; the payloads in this order, their hashes,
+        and the first row of each. Rows are counted into their groups, and only payloads are sorted: there are fewer."""
+        codes, first = group_codes(frame, self.columns)
+        payload = gather(pick(frame, self.columns), first)
+        hashes = hash_rows(payload, self.columns)
+        order = np.argsort(hashes)
+        places = np.empty(len(first), np.int64)
+        places[order] = np.arange(len(first))
+        codes = places[codes]
+        sizes = np.bincount(codes, minlength=len(first))
+        return gather(frame, group_order(codes)), gather(payload, order), hashes[order], np.cumsum(sizes) - sizes
 
-    def _look_up(self, frame: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
-        """Until when the payload of each row was sent, and how far it reached, before this slice."""
-        sent, reach = np.full(frame.height, BEFORE_ALL), np.full(frame.height, BEFORE_ALL)
-        for segment, rows, stored_rows in self.cover.find(frame.select(self.columns), hashes):
+    def _look_up(self, payload: pl.DataFrame, hashes: Hashes) -> tuple[Times, Times]:
+        """Until when each payload was sent, and how far it reached, before this slice."""
+        sent, reach = np.full(payload.height, BEFORE_ALL), np.full(payload.height, BEFORE_ALL)
+        for segment, rows, stored_rows in self.cover.find(payload, hashes):
             np.maximum.at(sent, rows, column(segment, SENT)[stored_rows])
             np.maximum.at(reach, rows, column(segment, UNTIL)[stored_rows])
         expired = reach <= self.watermark
@@ -86,24 +96,28 @@ class DistinctOperator(Operator):
         return sent, reach
 
     def _remember(
-        self,
-        frame: pl.DataFrame,
-        hashes: Hashes,
-        first: Index,
-        before: tuple[Times, Times],
-        after: tuple[Times, Times],
-        until: Instant,
+        self, payload: pl.DataFrame, hashes: Hashes, before: Sequence[Times], after: Sequence[Times], until: Instant
     ) -> None:
-        """Store what changed of the payloads whose first rows are given and that reach beyond the slice."""
+        """Store what changed of the payloads that reach beyond the slice."""
         (sent_before, reach_before), (sent, reach) = before, after
         changed = np.flatnonzero((reach > until) & ((sent > sent_before) | (reach > reach_before)))
-        rows = first[changed]
-        entries = gather(frame.select(self.columns), rows).with_columns(
-            pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed])
-        )
+        entry = pl.Series(UNTIL, reach[changed]), pl.Series(SENT, sent[changed])
         self.cover.expire(until)
-        self.cover.append(entries, hashes[rows], until, replaced=int((reach_before[changed] > BEFORE_ALL).sum()))
+        self.cover.append(
+            with_series(gather(payload, changed), *entry),
+            hashes[changed],
+            until,
+            replaced=int((reach_before[changed] > BEFORE_ALL).sum()),
+        )
+
+    def _wait(
+        self, frame: pl.DataFrame, first: Index, before: Sequence[Times], after: Sequence[Times], until: Instant
+    ) -> None:
+        """Keep a row of each payload of which more must be sent, unless one waits already."""
+        (sent_before, reach_before), (sent, reach) = before, after
         waits = (sent_before == sent) & (reach_before > sent_before)
         due = np.flatnonzero((reach > sent) & (reach > until) & ~waits)
-        at = pl.Series(sent[due])
-        self.due.append(gather(frame, first[due]).with_columns(at.alias(FROM), at.alias(UNTIL)))
+        if not len(due):
+            return
+        at = [pl.Series(name, sent[due]) for name in (FROM, UNTIL)]
+        self.due.append(with_series(gather(frame, first[due]), *at))

@@ -9,7 +9,7 @@ import polars as pl
 
 from strandline.core.temporal import FOREVER
 from strandline.core.types import Column, Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, gather, keep
 from strandline.runtime.kernels.grouping import group_codes, identities, pair_codes
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.operators.base import Operator, Watermark
@@ -60,6 +60,6 @@ class FirstOccurrenceOperator(Operator):
         fresh = np.ones(len(rows), dtype=np.bool_)
         for _, new_rows, _ in seen.find(payload, hashes):
             fresh[new_rows] = False
-        ever = payload.filter(pl.Series(fresh)).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
+        ever = keep(payload, fresh).with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
         seen.append(ever, hashes[fresh], watermark.time)
         return rows[fresh]

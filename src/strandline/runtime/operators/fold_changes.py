@@ -9,7 +9,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.change_feed import SIGNS
 from strandline.planner.physical.plan import StreamForm
-from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, times
+from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, gather, keep, stack, times
 from strandline.runtime.kernels.folding import LIVE, fold_equal_rows, fold_keys
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
@@ -52,7 +52,7 @@ class FoldChangesOperator(Operator):
         else:
             held = self.live.find(arrived.select(self.key))
         columns = [*self.payload, FROM]
-        rows = pl.concat([held.select(columns), arrived.select(columns)], rechunk=True)
+        rows = stack([held.select(columns), arrived.select(columns)])
         changes = arrived.get_column(self.op_column).str.to_lowercase().replace_strict(SIGNS, return_dtype=pl.Int64)
         sign = np.concatenate([np.ones(held.height, np.int64), changes.to_numpy()])
         codes, _ = group_codes(rows, self.key)
@@ -64,7 +64,7 @@ class FoldChangesOperator(Operator):
         self.unmatched = gather(arrived, np.sort(folded.unmatched) - held.height).rename(self.names)
         elements = gather(rows, folded.rows).with_columns(pl.Series(FROM, folded.start))
         is_live = folded.end == LIVE
-        self.live.replace(held, elements.filter(pl.Series(is_live)))
+        self.live.replace(held, keep(elements, is_live))
         start, end = folded.start, folded.end
         if self.form == "intervals":
             start, end = np.maximum(start, before), np.where(is_live, self.watermark, end)

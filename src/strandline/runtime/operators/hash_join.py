@@ -11,20 +11,23 @@ from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import SideStructures
 from strandline.runtime.expressions.compile import filter_frame
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, gather, is_sorted
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Times,
+    gather,
+    is_sorted,
+    stack,
+    with_series,
+    without,
+)
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, is_bijective
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.cancelling_log import SIGN
-from strandline.runtime.state.segments import (
-    HASH,
-    PAIRS_AT_ONCE,
-    HashedLog,
-    Segment,
-    column,
-    probe_overlapping,
-    without,
-)
+from strandline.runtime.state.segments import HASH, PAIRS_AT_ONCE, HashedLog, Segment, column, probe_overlapping
 
 # Segments of this many rows are probed in any order. In a larger one a probe may miss the cache, unless the one before
 # it was nearby: then it pays to sort the probes.
@@ -82,7 +85,7 @@ class HashJoinOperator(Operator):
             log.append(without(frame, (HASH,)), frame.get_column(HASH).to_numpy(), watermark.time)
         if not pairs:
             return Batch.empty(self.output)
-        return Batch(pl.concat(pairs, rechunk=True))
+        return Batch(stack(pairs))
 
     def _meet(self, mine: Segment, others: Sequence[Segment], mine_is_left: bool) -> Iterator[pl.DataFrame]:
         """The pairs of new rows with the rows of segments, a bounded number at a time."""
@@ -119,9 +122,11 @@ class HashJoinOperator(Operator):
         if not pending:
             return
         rows, others, starts, ends = zip(*pending, strict=True)
-        sides = [gather(_payload(mine), np.concatenate(rows)), pl.concat(others, rechunk=True)]
-        pairs = pl.concat(sides if mine_is_left else sides[::-1], how="horizontal")
-        pairs = pairs.with_columns(pl.Series(FROM, np.concatenate(starts)), pl.Series(UNTIL, np.concatenate(ends)))
+        sides = [gather(_payload(mine), np.concatenate(rows)), stack(others)]
+        columns = [column for side in (sides if mine_is_left else sides[::-1]) for column in side.get_columns()]
+        pairs = pl.DataFrame(
+            [*columns, pl.Series(FROM, np.concatenate(starts)), pl.Series(UNTIL, np.concatenate(ends))]
+        )
         pairs = self._same_keys(pairs)
         if self.condition is not None:
             pairs = filter_frame(pairs, self.condition)
@@ -147,7 +152,7 @@ def with_hashes(frame: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     """The elements that can match at all (NULL equals nothing), with the hashes of their keys."""
     if any(frame.get_column(key).null_count() for key in keys):
         frame = frame.drop_nulls(list(keys))
-    return frame.with_columns(pl.Series(HASH, hash_rows(frame, keys)))
+    return with_series(frame, pl.Series(HASH, hash_rows(frame, keys)))
 
 
 def by_hash(frame: pl.DataFrame) -> pl.DataFrame:

@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import OPEN, Instant
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Mask, gather, keep, pick, stack
 from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.kernels.hashing import hash_rows
@@ -21,7 +21,7 @@ from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.operators.hash_join import by_hash
 from strandline.runtime.state.cancelling_log import CancellingLog, signed
 from strandline.runtime.state.keyed_log import KeyedLog
-from strandline.runtime.state.segments import HASH, HashedLog, Segment, pick
+from strandline.runtime.state.segments import HASH, HashedLog, Segment
 
 # The best values that are kept at hand per group, up to twice as many. When all of them have left, the next ones are
 # read from all live values: once for so many changes at least.
@@ -86,7 +86,7 @@ class LiveElements:
         else:
             _, first = group_codes(changed, self.keys)
             parts = [frame.select(self.columns) for frame in self.live.of_keys(gather(changed, first), pending)]
-        return pl.concat([self._empty, *parts], rechunk=True)
+        return stack([self._empty, *parts])
 
     def _best(
         self,
@@ -104,7 +104,7 @@ class LiveElements:
         old = log.all() if reads_all or not self.keys else log.find(changed)
         gone, fresh = (self._values(frame, name) for frame in (ended, begun))
         stays = _without(old, gone, [*self.keys, VALUE])
-        stay = old if stays.all() else old.filter(pl.Series(stays))
+        stay = old if stays.all() else keep(old, stays)
         exhausted = self._exhausted(old, stay)
         if exhausted.height:
             members = self._members(exhausted, pending, reads_all=False)
@@ -157,7 +157,7 @@ def with_ended(best: pl.DataFrame, ended: pl.DataFrame, name: str) -> pl.DataFra
     keys = [key for key in best.columns if key != VALUE]
     start, stays = (pl.lit(at, pl.Int64).alias(bound) for at, bound in ((0, FROM), (OPEN, UNTIL)))
     leaving = ended.select(*keys, pl.col(name).alias(VALUE), start, UNTIL)
-    return pl.concat([best.select(*keys, VALUE, start, stays), leaving], rechunk=True)
+    return stack([best.select(*keys, VALUE, start, stays), leaving])
 
 
 def _without(frame: pl.DataFrame, gone: pl.DataFrame, columns: Sequence[str]) -> Mask:

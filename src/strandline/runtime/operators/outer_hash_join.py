@@ -11,7 +11,21 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, Column, Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import MatchKind, SideStructures, StreamForm
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, frame_schema, gather, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Times,
+    frame_schema,
+    gather,
+    keep,
+    pick,
+    stack,
+    times,
+    with_series,
+    without,
+)
 from strandline.runtime.kernels.hashing import hash_column
 from strandline.runtime.kernels.sweep import gaps
 from strandline.runtime.operators.base import Operator, Stateful, Watermark
@@ -71,24 +85,24 @@ class OuterHashJoinOperator(Operator):
         pairs = self.join.step([Batch(frame) for frame in arrived.values()], watermark).frame
         frames: list[pl.DataFrame] = []
         if self.kind in ("left", "full"):
-            frames.append(pairs.drop(LEFT, RIGHT))
+            frames.append(without(pairs, (LEFT, RIGHT)))
         if self.kind in ("semi", "mark"):
-            once = self.matched.step([Batch(pairs.select(*self.left_columns, LEFT, FROM, UNTIL))], watermark)
-            frames.append(self._marked(once.frame.drop(LEFT), True))
+            once = self.matched.step([Batch(pick(pairs, [*self.left_columns, LEFT, FROM, UNTIL]))], watermark)
+            frames.append(self._marked(without(once.frame, (LEFT,)), True))
         for name, unmatched in self.unmatched.items():
             frames.append(self._marked(unmatched.step(arrived[name], pairs, watermark), False))
-        return Batch(pl.concat(frames, how="diagonal", rechunk=True))  # columns of the other side are NULL
+        return Batch(stack(frames))  # columns of the other side are NULL
 
     def _marked(self, frame: pl.DataFrame, has_match: bool) -> pl.DataFrame:
         if self.mark is None:
             return frame
-        marked = frame.with_columns(pl.lit(has_match).alias(self.mark.id))
-        return marked.select(*self.left_columns, self.mark.id, FROM, UNTIL)
+        marked = with_series(frame, pl.Series(self.mark.id, np.full(frame.height, has_match)))
+        return pick(marked, [*self.left_columns, self.mark.id, FROM, UNTIL])
 
     def _numbered(self, frame: pl.DataFrame, name: str) -> pl.DataFrame:
         first = self.numbers[name]
         self.numbers[name] += frame.height
-        return frame.with_columns(pl.int_range(first, first + frame.height, dtype=pl.Int64, eager=True).alias(name))
+        return with_series(frame, pl.Series(name, np.arange(first, first + frame.height)))
 
     def restore(self, state: State) -> None:
         super().restore(state)
@@ -131,9 +145,10 @@ class UnmatchedTracker(Stateful):
         self.watermark = until
         everything = watermark.announces or until == FOREVER
         woken = self.asleep.take_before(until)
-        fresh = arrived.with_columns(pl.col(FROM).alias(SINCE)).select(list(self.shape))
+        fresh = pick(with_series(arrived, arrived.get_column(FROM).alias(SINCE)), list(self.shape))
         opened = self._look_up(pairs, until, everything)
-        elements = pl.concat([opened, *woken, fresh], rechunk=True).sort(self.number)
+        elements = stack([opened, *woken, fresh])
+        elements = gather(elements, np.argsort(elements.get_column(self.number).to_numpy(), kind="stable"))
         ids: Index = elements.get_column(self.number).to_numpy()
         ends = times(elements, UNTIL)
         owner, start, end = self._covers(ids, woken, pairs)
@@ -150,12 +165,12 @@ class UnmatchedTracker(Stateful):
             is_open, since = goes_on & (reach < until), reach
         else:
             is_open, since = goes_on & (reach <= until), np.maximum(reach, until)
-        unmatched_rows = gather(elements, owner_of).with_columns(pl.Series(FROM, begin), pl.Series(UNTIL, stop))
-        elements = elements.with_columns(pl.Series(SINCE, since))
-        self._keep_open(opened, elements.filter(pl.Series(is_open)))
-        self.asleep.append(elements.filter(pl.Series(goes_on & ~is_open)))
+        unmatched_rows = with_series(gather(elements, owner_of), pl.Series(FROM, begin), pl.Series(UNTIL, stop))
+        elements = with_series(elements, pl.Series(SINCE, since))
+        self._keep_open(opened, keep(elements, is_open))
+        self.asleep.append(keep(elements, goes_on & ~is_open))
         self._store_pairs(ids, pairs, until)
-        return unmatched_rows.select(*self.payload, FROM, UNTIL)
+        return pick(unmatched_rows, [*self.payload, FROM, UNTIL])
 
     def _look_up(self, pairs: pl.DataFrame, until: Instant, everything: bool) -> pl.DataFrame:
         """The open elements that the slice concerns: those with a match, and those that end."""
@@ -164,7 +179,7 @@ class UnmatchedTracker(Stateful):
         due = self.due.take_before(until)
         if everything:
             return self.open.all()
-        numbers = pl.concat([frame.select(self.number) for frame in (pairs, *due)])
+        numbers = stack([pick(frame, [self.number]) for frame in (pairs, *due)])
         return self.open.all() if numbers.height and self.open.has_mostly(numbers) else self.open.find(numbers)
 
     def _keep_open(self, before: pl.DataFrame, now: pl.DataFrame) -> None:
@@ -172,8 +187,9 @@ class UnmatchedTracker(Stateful):
             self.open.frame = now
             return
         self.open.replace(before, now)
-        ends_later = now.filter(pl.col(UNTIL) < FOREVER).select(self.number, UNTIL)
-        self.due.append(ends_later.join(before.select(self.number), on=self.number, how="anti"))
+        was_open = np.isin(now.get_column(self.number).to_numpy(), before.get_column(self.number).to_numpy())
+        ends_later = keep(pick(now, [self.number, UNTIL]), (times(now, UNTIL) < FOREVER) & ~was_open)
+        self.due.append(ends_later)
 
     def _covers(self, ids: Index, woken: list[pl.DataFrame], pairs: pl.DataFrame) -> tuple[Index, Times, Times]:
         """Matched intervals of the elements with these numbers: position of the element, start and end, in order."""
@@ -198,7 +214,7 @@ class UnmatchedTracker(Stateful):
         number: Index = pairs.get_column(self.number).to_numpy()
         at = np.minimum(np.searchsorted(ids, number), max(len(ids) - 1, 0))
         asleep = ids[at] != number if len(ids) else np.ones(len(number), dtype=np.bool_)
-        later = pairs.filter(pl.Series(asleep)).select(self.number, FROM, UNTIL)
+        later = keep(pick(pairs, [self.number, FROM, UNTIL]), asleep)
         hashes = hash_column(later.get_column(self.number))
         order = np.argsort(hashes)
         self.covers.append(gather(later, order), hashes[order], until)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, times
+from strandline.runtime.kernels.batch import FROM, Batch, frame_schema, keep, stack, times
 from strandline.runtime.kernels.grouping import in_groups
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import HeldRows
@@ -36,7 +35,7 @@ class SessionWindowOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
-        rows = pl.concat([self.held.frame, inputs[0].ordered().frame.select(list(self.shape))], rechunk=True)
+        rows = stack([self.held.frame, inputs[0].ordered().frame.select(list(self.shape))])
         if not rows.height:
             return Batch(rows)
         # Rows of a partition are contiguous, in order of time: those in state are older than the arrivals.
@@ -47,5 +46,5 @@ class SessionWindowOperator(Operator):
         last = np.append(np.flatnonzero(begins)[1:], len(time)) - 1
         end = (time[last] + self.gap_us)[session]
         fragments = Batch(rows).with_times(np.maximum(time, before), np.minimum(end, self.watermark))
-        self.held.frame = rows.filter(pl.Series(end > self.watermark))
+        self.held.frame = keep(rows, end > self.watermark)
         return fragments.keep(fragments.start < fragments.end)

@@ -9,7 +9,7 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Column
 from strandline.logical.expressions import Expression
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack
 from strandline.runtime.kernels.intervals import window
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.shedding.sampler import mean_sampling_rate
@@ -120,7 +120,7 @@ class UnionAllOperator(Operator):
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         frames = [b.frame.rename(dict(zip(b.frame.columns, self.names, strict=False))) for b in inputs]
-        return Batch(pl.concat(frames, rechunk=True))
+        return Batch(stack(frames))
 
 
 class SamplingRateOperator(Operator):

@@ -21,6 +21,7 @@ from strandline.runtime.kernels.batch import (
     frame_schema,
     gather,
     is_sorted,
+    stack,
     times,
 )
 from strandline.runtime.kernels.grouping import group_codes, group_order
@@ -81,7 +82,7 @@ class TopKOperator(Operator):
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         arrived = inputs[0].frame.select(list(self.shape))
         held = pl.concat([arrived.head(0), *self.valid.take_before(self.watermark), *self.valid.rows()])
-        frame = pl.concat([held, arrived], rechunk=True)
+        frame = stack([held, arrived])
         group, _ = group_codes(frame, self.partition)
         start = np.concatenate([np.full(held.height, before), times(arrived, FROM)])
         elements = _Elements(frame, group, order_levels(frame, self.order), start, times(frame, UNTIL))

@@ -9,11 +9,11 @@ import numpy.typing as npt
 import polars as pl
 
 from strandline.planner.compaction import LOOK_UP_COST, merge_window_of_versions
-from strandline.runtime.kernels.batch import Index, gather
+from strandline.runtime.kernels.batch import Index, gather, keep, pick, stack
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.probing import matches
-from strandline.runtime.state.segments import PAIRS_AT_ONCE, Segment, hash_table, largest_windows, pick, stack
+from strandline.runtime.state.segments import PAIRS_AT_ONCE, Segment, hash_table, largest_windows
 
 GONE = "@gone"
 
@@ -69,7 +69,8 @@ class KeyedLog:
                     continue
                 part = gather(segment.frame, order[places])
                 same = same_payloads(gather(pick(keys, self.key), left[rows]), pick(part, self.key))
-                rows, part = rows[same], part.filter(pl.Series(same))
+                if not same.all():
+                    rows, part = rows[same], keep(part, same)
                 there[rows] = True
                 found.append(part)
             left = left[~there]
@@ -115,7 +116,7 @@ class KeyedLog:
         parts = self.segments[window]
         frame = self._newest(parts)
         if window.start == 0:  # no older segment has a key that is gone
-            frame = frame.filter(~pl.col(GONE))
+            frame = keep(frame, ~frame.get_column(GONE).to_numpy())
         dropped = sum(part.rows for part in parts) - frame.height
         obsolete = max(0, sum(part.facts["obsolete"] for part in parts) - dropped)
         self.segments[window] = [Segment.of(frame, obsolete=obsolete)] if frame.height else []
@@ -130,11 +131,11 @@ class KeyedLog:
         newest = np.zeros(len(first), np.int64)
         np.maximum.at(newest, codes, number)
         counts = number == newest[codes]
-        return frame if counts.all() else frame.filter(pl.Series(counts))
+        return frame if counts.all() else keep(frame, counts)
 
     def _without_marks(self, frame: pl.DataFrame) -> pl.DataFrame:
         is_gone = frame.get_column(GONE)
-        rows = frame.filter(~is_gone) if is_gone.any() else frame
+        rows = keep(frame, ~is_gone.to_numpy()) if is_gone.any() else frame
         return pick(rows, [name for name in rows.columns if name != GONE])
 
 

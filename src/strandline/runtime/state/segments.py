@@ -24,9 +24,21 @@ from strandline.planner.compaction import (
     merge_window,
     segments_to_clean,
 )
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, is_sorted, times
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Index,
+    Times,
+    gather,
+    is_sorted,
+    keep,
+    pick,
+    stack,
+    times,
+    with_series,
+)
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.hashing import Hashes, same_payloads
+from strandline.runtime.kernels.hashing import Hashes, hashes_decide, same_payloads
 from strandline.runtime.kernels.probing import latest_ends, matches, overlaps
 
 _Derived = TypeVar("_Derived")
@@ -232,9 +244,9 @@ class HashedLog:
         ends = times(frame, UNTIL)
         live = ends > after
         if not live.all():
-            frame, hashes = frame.filter(pl.Series(live)), hashes[live]
+            frame, hashes = keep(frame, live), hashes[live]
         if frame.height:
-            self.segments.append(hashed_segment(frame.with_columns(pl.Series(HASH, hashes)), **facts))
+            self.segments.append(hashed_segment(with_series(frame, pl.Series(HASH, hashes)), **facts))
 
     def expire(self, now: Instant) -> None:
         """Drop the segments whose last element has expired."""
@@ -252,12 +264,16 @@ class HashedLog:
     def find(self, payload: pl.DataFrame, hashes: Hashes) -> Iterator[tuple[Segment, Index, Index]]:
         """For each segment the pairs (row of `payload`, row of the segment) of equal payloads."""
         for segment, rows, segment_rows in self.probe(hashes):
-            same = same_payloads(gather(payload, rows), gather(segment.frame.select(payload.columns), segment_rows))
+            stored = pick(segment.frame, payload.columns)
+            if hashes_decide(payload, stored):
+                yield segment, rows, segment_rows
+                continue
+            same = same_payloads(gather(payload, rows), gather(stored, segment_rows))
             yield segment, rows[same], segment_rows[same]
 
     def _merge(self, window: slice, after: Instant) -> None:
-        frame = pl.concat([s.frame for s in self.segments[window]], rechunk=True)
-        frame = frame.filter(pl.col(UNTIL) > after)
+        frame = stack([s.frame for s in self.segments[window]])
+        frame = keep(frame, times(frame, UNTIL) > after)
         order = np.argsort(frame.get_column(HASH).to_numpy(), kind="stable")
         self.segments[window] = [self._fold(gather(frame, order), self.segments[window])] if frame.height else []
 
@@ -301,31 +317,12 @@ class FoldedLog(HashedLog):
         hashes: Hashes = frame.get_column(HASH).to_numpy()
         same = np.zeros(frame.height, dtype=np.bool_)  # as the row before
         again = 1 + np.flatnonzero(hashes[1:] == hashes[:-1])
-        key = frame.select(self.key)
-        same[again] = same_payloads(gather(key, again), gather(key, again - 1))
+        key = pick(frame, self.key)
+        same[again] = hashes_decide(key, key) or same_payloads(gather(key, again), gather(key, again - 1))
         first = np.flatnonzero(~same)
         largest = [pl.Series(name, np.maximum.reduceat(times(frame, name), first)) for name in self.values]
         replaced = max(0, _count_replaced(parts) - int(same.sum()))
-        return hashed_segment(gather(frame, first).with_columns(largest), replaced=replaced)
-
-
-def pick(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """Some columns of a frame. A `select` would be planned first, which takes longer than a few rows."""
-    return pl.DataFrame([frame.get_column(name) for name in columns])
-
-
-def without(frame: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
-    """A frame without some columns, in the same way."""
-    names = [name for name in frame.columns if name not in columns]
-    return pick(frame, names) if names else frame.drop(columns, strict=False)  # which has rows all the same
-
-
-def stack(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """One frame after the other; columns that one of them lacks are NULL there."""
-    if len(frames) == 1:
-        return frames[0]
-    same = all(frame.columns == frames[0].columns for frame in frames)
-    return pl.concat(frames, how="vertical" if same else "diagonal", rechunk=True)
+        return hashed_segment(with_series(gather(frame, first), *largest), replaced=replaced)
 
 
 def largest_windows(rows: Sequence[int]) -> Iterator[slice]:

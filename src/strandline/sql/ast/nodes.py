@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
+from typing import Final
 
 from strandline.core.errors import BindError, Span
 from strandline.core.types import Type
@@ -50,15 +50,23 @@ class Duration(Node):
     microseconds: int
 
 
-def children(node: Node) -> Iterator[Node]:
+def children(node: Node) -> list[Node]:
     """The nodes directly below, in the order of the text."""
-    for attribute in fields(node):
-        yield from _nodes(getattr(node, attribute.name))
+    names = _FIELDS.get(type(node))
+    if names is None:
+        names = _FIELDS[type(node)] = tuple(part.name for part in fields(node) if part.name != "span")
+    below: list[Node] = []
+    for name in names:
+        _add_nodes(getattr(node, name), below)
+    return below
 
 
-def _nodes(value: object) -> Iterator[Node]:
+_FIELDS: Final[dict[type[Node], tuple[str, ...]]] = {}  # by class, since statements may have very many nodes
+
+
+def _add_nodes(value: object, below: list[Node]) -> None:
     if isinstance(value, Node):
-        yield value
+        below.append(value)
     elif isinstance(value, tuple):
         for part in value:
-            yield from _nodes(part)
+            _add_nodes(part, below)

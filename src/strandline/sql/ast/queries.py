@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
-from typing import Any, TypeAlias, TypeVar
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, TypeAlias, TypeVar
 
+from strandline.core.errors import Span
 from strandline.logical.catalog import SYSTEM
-from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star
+from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star, TypedText
 from strandline.sql.ast.nodes import Duration, Identifier, Node, children
 
 
@@ -50,13 +51,18 @@ Window: TypeAlias = RangeWindow | NowWindow | RowsWindow | SessionWindow
 
 @dataclass(frozen=True, slots=True)
 class StreamTable(Node):
-    """A declared stream in FROM; `weighted` if its rows carry the weights of load shedding."""
+    """A declared stream, view or table in FROM; `weighted` if its rows carry the weights of load shedding.
+
+    `as_of` is the instant at which a table is read, `AT TIMESTAMP '…'` or `FOR SYSTEM_TIME AS OF '…'`, or for
+    `FOR SYSTEM_TIME AS OF s.ts` the time column of a stream: each of its rows with the table as it was then.
+    """
 
     name: Identifier
     window: Window | None
     alias: Identifier | None
     granularity: Duration | None = None
     weighted: bool = False
+    as_of: TypedText | ColumnName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +83,14 @@ class Join(Node):
     """
 
     condition: Expression | None
-    left: Table
-    right: Table
+    left: TableReference
+    right: TableReference
     kind: str | None = None
     using: tuple[Identifier, ...] = ()
     natural: bool = False
 
 
-Table: TypeAlias = StreamTable | QueryTable | Join
+TableReference: TypeAlias = StreamTable | QueryTable | Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +128,7 @@ class Select(Node):
 
     distinct: bool
     items: tuple[Item, ...]
-    tables: tuple[Table, ...]
+    tables: tuple[TableReference, ...]
     where: Expression | None
     group_by: tuple[Grouping, ...]
     having: Expression | None
@@ -157,13 +163,33 @@ class Changes(Node):
     column: Identifier | None = None
 
 
+ORDER_HINT: Final = (
+    "A continuous result is unordered and unbounded. ORDER BY x LIMIT n gives the first n rows at every instant, "
+    "with ties."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Ordered(Node):
-    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last."""
+    """`query ORDER BY … LIMIT n`: the first n rows at every instant, with those that tie with the last.
+
+    Where a statement is executed at once, either may be missing: all rows in an order, or any n rows. `clause` is the
+    place of both.
+    """
 
     query: Query
     order: tuple[SortItem, ...]
-    limit: int
+    limit: int | None
+    clause: Span = field(compare=False, repr=False)
+
+    @property
+    def is_top(self) -> bool:
+        """Whether it means something at every instant."""
+        return bool(self.order) and self.limit is not None
+
+    @property
+    def lacking(self) -> str:
+        return "ORDER BY without LIMIT" if self.order else "LIMIT without ORDER BY"
 
 
 @dataclass(frozen=True, slots=True)

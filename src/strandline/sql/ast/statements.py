@@ -1,13 +1,14 @@
-"""Statements of the syntax tree, with the sources and sinks that they declare."""
+"""Statements of the syntax tree; those about tables are in `tables.py`."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from strandline.logical.catalog import Argument
-from strandline.sql.ast.nodes import Duration, Identifier, Node, TypeName
+from strandline.sql.ast.connectors import BadInput, ChangesIn, ColumnDefinition, Connector, Hint
+from strandline.sql.ast.nodes import Duration, Identifier, Node
 from strandline.sql.ast.queries import Query
+from strandline.sql.ast.tables import CreateMaterializedView, CreateTable, CreateTableAs, TableChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,58 +24,6 @@ class QueryWithShedding(Node):
 
     query: Query
     shedding: Shedding
-
-
-@dataclass(frozen=True, slots=True)
-class SourceValue(Node):
-    """An argument of a source or sink as a plain value; a parenthesised row is a list."""
-
-    value: Argument
-
-
-@dataclass(frozen=True, slots=True)
-class Connector(Node):
-    """`fn(value, …, name => value, …)`: a source, or a sink."""
-
-    function: Identifier
-    arguments: tuple[SourceValue, ...]
-    options: tuple[tuple[Identifier, SourceValue], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnDefinition(Node):
-    name: Identifier
-    type: TypeName
-
-
-@dataclass(frozen=True, slots=True)
-class Hint(Node):
-    """`rate = 5000`, `length = 60` or `distinct(column) = 100` in `WITH (…)`: a statistic for the planner."""
-
-    name: Identifier
-    column: Identifier | None
-    value: float
-
-    @property
-    def about(self) -> tuple[str, str | None]:
-        return self.name.name.lower(), None if self.column is None else self.column.name.lower()
-
-
-@dataclass(frozen=True, slots=True)
-class BadInput(Node):
-    """`ON BAD INPUT SKIP`, `STOP`, `STOP AFTER n [ROWS]` or `STOP AFTER n PERCENT`: a share, then."""
-
-    stops: bool
-    most_rows: int | None = None
-    most_share: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ChangesIn(Node):
-    """`CHANGES IN column [PRIMARY KEY (column, …)]`."""
-
-    op_column: Identifier
-    key: tuple[Identifier, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +65,7 @@ class CreateView(Node):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Node):
-    """`DROP kind [IF EXISTS] name [CASCADE]`, with the kind STREAM or VIEW."""
+    """`DROP kind [IF EXISTS] name [CASCADE]`, with the kind STREAM, VIEW, TABLE or MATERIALIZED VIEW."""
 
     kind: str
     name: Identifier
@@ -146,7 +95,7 @@ class DropSink(Node):
 class Explain(Node):
     """`EXPLAIN query`, or with `why` also the plans that were rejected."""
 
-    statement: Query | QueryWithShedding | CreateStreamAs | CreateView | CreateSink
+    statement: Query | QueryWithShedding | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
     why: bool = False
 
 
@@ -159,7 +108,7 @@ class ExplainAnalyze(Node):
 
 @dataclass(frozen=True, slots=True)
 class Show(Node):
-    """`SHOW what`, with what one of STREAMS, VIEWS, QUERIES, SINKS, SHEDDING."""
+    """`SHOW what`, with what one of STREAMS, TABLES, VIEWS, QUERIES, SINKS, SHEDDING."""
 
     what: str
 
@@ -180,7 +129,8 @@ class Describe(Node):
     name: Identifier
 
 
-Declaration: TypeAlias = CreateStream | CreateStreamAs | CreateView | Drop
-Statement: TypeAlias = (
-    Declaration | CreateSink | DropSink | Explain | ExplainAnalyze | Show | Set | Describe | Query | QueryWithShedding
+Declaration: TypeAlias = (
+    CreateStream | CreateStreamAs | CreateView | CreateTable | CreateTableAs | CreateMaterializedView | Drop
 )
+Listing: TypeAlias = Explain | ExplainAnalyze | Show | Describe
+Statement: TypeAlias = Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding

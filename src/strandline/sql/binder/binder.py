@@ -22,7 +22,7 @@ from strandline.functions.signatures import meet
 from strandline.logical.catalog import Catalog, DerivedStream
 from strandline.logical.decorrelate import decorrelate
 from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
-from strandline.logical.plan import Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
+from strandline.logical.plan import ALL_ROWS, Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
 from strandline.logical.schema import Ids, filtered, pass_on, schema
 from strandline.logical.tree import reads_changes, sources
 from strandline.sql import ast
@@ -31,12 +31,15 @@ from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_tables
 from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
 from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.lookups import look_up_tables
 from strandline.sql.binder.names import Names, with_names
 from strandline.sql.binder.scaled_aggregates import rescaled
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.sql.binder.stored import not_stored
 from strandline.sql.binder.subqueries import ClauseScalars, is_match_test
 from strandline.sql.binder.window_functions import Ranks, is_ranking, over_outputs
+from strandline.sql.parser.statements import parse_one
 
 # Every later phase walks plans recursively; this keeps the walks well within Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
@@ -58,10 +61,17 @@ def bind_query(query: ast.Query, catalog: Catalog) -> Plan:
     return bind_reading(query, catalog)[0]
 
 
-def bind_reading(query: ast.Query, catalog: Catalog) -> tuple[Plan, frozenset[str]]:
-    """The plan of a query, and the streams and views that its text names."""
-    names = Names(catalog)
-    plan = Binder(names).query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) -> tuple[Plan, frozenset[str]]:
+    """The plan of a query, and the streams, tables and views that its text names.
+
+    A `stored` query is executed at once: materialized views are scans of what they hold, and all else is refused that
+    is no table.
+    """
+    names = Names(catalog, stored=stored)
+    binder = Binder(names)
+    plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+    if not stored:
+        plan = look_up_tables(plan, binder.spans, query.span)
     return plan, frozenset(names.reads)
 
 
@@ -88,6 +98,15 @@ def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
     return DerivedStream(name, plan, statement.query.text, reads, is_view=True)
 
 
+def bind_materialized_view(statement: ast.CreateMaterializedView, catalog: Catalog) -> DerivedStream:
+    """The view that `CREATE MATERIALIZED VIEW name AS query [KEEP …]` declares and starts."""
+    plan, reads = bind_reading(statement.query, catalog)
+    name = statement.name.name
+    plan = with_names(plan, statement.columns, f'view "{name}"')
+    keep_us = None if statement.keep is None else statement.keep.microseconds
+    return DerivedStream(name, plan, statement.query.text, reads, is_materialized=True, keep_us=keep_us)
+
+
 # ---- queries ---------------------------------------------------------------------------------------------------------
 
 
@@ -97,6 +116,7 @@ class Binder:
     def __init__(self, names: Names) -> None:
         self.names = names
         self.ids = Ids()
+        self.spans: dict[str, Span] = {}  # the names in FROM, by the ids of their columns
         self.inlined = 0
         self.subqueries = 0
 
@@ -119,6 +139,9 @@ class Binder:
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what a result is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
+            case ast.Ordered() if not (query.is_top or self.names.stored):
+                message = f"{query.lacking} is not supported"
+                raise BindError(message, code="not-supported", hint=ast.ORDER_HINT, span=query.clause)
             case ast.Ordered(ast.Select() as select):
                 return self.select(select, prefix, top=query)  # it may be ordered by what it does not list
             case ast.Ordered(inner):
@@ -129,6 +152,22 @@ class Binder:
                     return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def stored_plan(self, stream: DerivedStream, name: ast.Identifier) -> Plan:
+        """The query behind a name. Where a statement is executed at once, its own materialized views are scans, too:
+        a view is bound again then, from its text."""
+        if not self.names.stored or self.names.is_local(stream):
+            return stream.plan
+        if not stream.is_view:
+            raise not_stored(name, stream)
+        query = parse_one(stream.text)
+        assert isinstance(query, ast.Query), "the text of a view is a query"
+        try:
+            plan, _ = bind_reading(query, self.names.catalog, stored=True)
+        except BindError as error:  # it points into the text of the view, which the statement does not show
+            raise BindError(error.message, code=error.code, hint=error.hint, span=name.span) from None
+        columns = tuple(ast.Identifier(column.name, True, span=name.span) for column in schema(stream.plan))
+        return with_names(plan, columns, f'view "{stream.name}"')
 
     def refuse_column_as_changes(self, query: ast.Query, column: ast.Identifier | None) -> None:
         """`SELECT istream a FROM s` must not change its meaning where s has such a column."""
@@ -322,7 +361,7 @@ def _first_rows(top: ast.Ordered, columns: Sequence[Column], order_columns: Sequ
             hint = "Order by an output column or its position."
             raise item.error("ORDER BY expression is not in the select list", "order-by-output", hint)
         keys.append(sort_key(item, ColumnRef(column.id, column.type)))
-    first = TopRows((), tuple(keys), top.limit, plan)
+    first = TopRows((), tuple(keys), ALL_ROWS if top.limit is None else top.limit, plan)
     return Map(pass_on(columns), first) if order_columns else first
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, assert_never
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, Column
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream
+from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream, Table
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
 from strandline.logical.schema import pass_on, rename, schema
@@ -18,9 +18,11 @@ from strandline.logical.tree import size
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.lookups import join_as_of
 from strandline.sql.binder.names import freshened
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
+from strandline.sql.binder.stored import bind_as_of, not_stored
 from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
@@ -30,22 +32,23 @@ if TYPE_CHECKING:
 MAX_INLINED: Final = 20_000
 
 
-def bind_tables(binder: Binder, tables: tuple[ast.Table, ...]) -> tuple[Plan, Scope]:
+def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
     """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
-    plan, scope = bind_table(binder, tables[0])
+    plan, scope = _first_table(binder, tables[0])
     for table in tables[1:]:
         right, added = bind_table(binder, table)
-        plan, scope = Join(None, plan, right), scope.joined(added)
+        plan, scope = _joined(None, None, (plan, scope), (right, added), table), scope.joined(added)
     return plan, scope
 
 
-def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
+def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
     match table:
         case ast.StreamTable():
             return _stream_table(binder, table)
         case ast.QueryTable(query, window, alias, granularity):
             plan = binder.query(query, prefix=f"{alias.name}.")
             scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
+            binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), alias.span))
             plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
             return granular(plan, granularity), scope
         case ast.Join():
@@ -55,7 +58,7 @@ def bind_table(binder: Binder, table: ast.Table) -> tuple[Plan, Scope]:
 
 
 def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
-    left, left_scope = bind_table(binder, join.left)
+    left, left_scope = _first_table(binder, join.left)
     right, right_scope = bind_table(binder, join.right)
     scope = left_scope.joined(right_scope)
     shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
@@ -66,13 +69,41 @@ def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
         )
     else:
         predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
-    plan = _join_of_kind(join.kind, predicate, left, right)
+    plan = _joined(join.kind, predicate, (left, left_scope), (right, right_scope), join.right)
     if join.kind in ("SEMI", "ANTI"):
         return plan, left_scope
     if not shared:
         return plan, scope
     plan, merged = _merged(binder, join.kind, plan, pairs)
     return plan, scope.using(left_scope, right_scope, merged, join.span)
+
+
+def _first_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
+    """What nothing stands to the left of: there is no stream whose rows could say as of when a table counts."""
+    if (as_of := _time_column(table)) is not None:
+        hint = "Write the stream first: FROM s JOIN table FOR SYSTEM_TIME AS OF s.ts ON …."
+        raise as_of.error("a table AS OF the time of a stream must be on the right of the stream", "lookup-as-of", hint)
+    return bind_table(binder, table)
+
+
+def _time_column(table: ast.TableReference) -> ast.ColumnName | None:
+    """The column after FOR SYSTEM_TIME AS OF, if there is one."""
+    as_of = table.as_of if isinstance(table, ast.StreamTable) else None
+    return as_of if isinstance(as_of, ast.ColumnName) else None
+
+
+def _joined(
+    kind: str | None,
+    predicate: Expression | None,
+    left: tuple[Plan, Scope],
+    right: tuple[Plan, Scope],
+    table: ast.TableReference,
+) -> Plan:
+    """A join with a table of FROM; one AS OF the time of a stream is a look-up."""
+    if (as_of := _time_column(table)) is None:
+        return _join_of_kind(kind, predicate, left[0], right[0])
+    span = right[1].relations[0].span
+    return join_as_of(left[0], left[1], right[0], kind, predicate, span, as_of)
 
 
 def _merged(
@@ -97,7 +128,10 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
     plan: Plan
     time = None
     valid: Validity = (None, None)
+    at = bind_as_of(table, stream, binder.names.stored)
     match stream:
+        case BaseStream() if binder.names.stored:
+            raise not_stored(table.name, stream)
         case BaseStream():
             if table.weighted and stream.changes is not None:
                 raise not_weighted(table)
@@ -108,17 +142,26 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
             plan = Scan(stream.name, alias, columns, intervals, stream.changes)
             time = next((column.id for column in columns if column.name == stream.time_column), None)
             valid = validity(stream, columns, table)
-        case DerivedStream() if table.weighted:
+        case DerivedStream() | Table() if table.weighted:
             raise not_weighted(table)
+        case Table():
+            visible = stream.queried_columns
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{name}"), name, kind) for name, kind in visible)
+            key = tuple(column.id for column in columns if column.name in stream.key)
+            plan = Scan(stream.name, alias, columns, True, None, stream.kind, key, stream.retroactive, at)
+        case DerivedStream(is_materialized=True) if binder.names.stored:
+            columns = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in schema(stream.plan))
+            plan = Scan(stream.name, alias, columns, intervals=True, table="changing", at=at)
         case DerivedStream():
             _count_inlined(binder, stream, table.span)
-            inlined = freshened(stream.plan, binder.ids.fresh)
+            inlined = freshened(binder.stored_plan(stream, table.name), binder.ids.fresh)
             columns = schema(inlined)
             renamed = tuple(Column(binder.ids.fresh(f"{alias}.{c.name}"), c.name, c.type) for c in columns)
             plan = Map(rename(columns, renamed), inlined)
         case _:
             assert_never(stream)
     scope = Scope((Relation(alias, schema(plan), stream.name, label.span, time_column=time, validity=valid),))
+    binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), label.span))
     what = "query" if binder.names.is_local(stream) else stream.word
     plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
     return granular(plan, table.granularity), scope

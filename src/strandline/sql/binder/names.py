@@ -30,6 +30,8 @@ class Names:
     reads: set[str] = field(default_factory=set)  # the streams and views named in FROM, anywhere in the statement
     queries: dict[str, DerivedStream] = field(default_factory=dict)  # those of WITH
     unreadable: dict[str, str] = field(default_factory=dict)  # queries of WITH that cannot be read here, and why not
+    # Whether a statement is executed at once: it reads tables and materialized views as they are stored.
+    stored: bool = False
 
     def get(self, name: ast.Identifier) -> Stream:
         """What the name means; a query of WITH hides a stream."""
@@ -112,12 +114,17 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
     def change(node: Plan) -> Plan:
         node = map_expressions(node, lambda value: substitute(value, refs))
         match node:
-            case logical.Scan() | logical.Union() | logical.SetOperation():
+            case logical.Scan():
+                columns = tuple(map(define, node.columns))
+                return replace(node, columns=columns, key=tuple(names[column] for column in node.key))
+            case logical.Union() | logical.SetOperation():
                 return replace(node, columns=tuple(map(define, node.columns)))
             case logical.Map(outputs, source):
                 return logical.Map(tuple((define(column), value) for column, value in outputs), source)
             case logical.MarkJoin(mark):
                 return replace(node, mark=define(mark))
+            case logical.Lookup(_, mark):
+                return node if mark is None else replace(node, mark=define(mark))
             case logical.Apply(_, column):
                 return replace(node, column=None if column is None else define(column))
             case logical.Aggregate(keys, aggregates, source):

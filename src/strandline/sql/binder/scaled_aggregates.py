@@ -141,7 +141,7 @@ def _is_scaled(node: object) -> TypeGuard[ast.FunctionCall]:
     return isinstance(node, ast.FunctionCall) and node.name.name.lower() in SCALED
 
 
-def _tables(tables: tuple[ast.Table, ...]) -> Iterator[ast.StreamTable | ast.QueryTable]:
+def _tables(tables: tuple[ast.TableReference, ...]) -> Iterator[ast.StreamTable | ast.QueryTable]:
     for table in tables:
         if isinstance(table, ast.Join):
             yield from _tables((table.left, table.right))

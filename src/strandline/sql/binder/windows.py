@@ -127,6 +127,8 @@ def _unbounded_granules(what: str, window: ast.Window) -> BindError:
 def _why_intervals(plan: Plan) -> str:
     cause = next(node for node in walk(plan) if _lengthens(node))
     if isinstance(cause, Scan):
+        if cause.table is not None:
+            return f'A row of table "{cause.stream}" is valid from its insertion until its deletion.'
         if cause.changes is not None:
             return f'A row of stream "{cause.stream}" is valid from its insertion until its deletion.'
         return f'The rows of stream "{cause.stream}" have declared intervals.'

@@ -16,10 +16,10 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
     columns: tuple[ast.ColumnDefinition, ...] = ()
     if not tokens.sees("SOURCE"):
         hint = "Write CREATE STREAM name (column TYPE, …) SOURCE … or CREATE STREAM name AS SELECT …."
-        columns = tokens.parse_enclosed_list(_parse_column_definition, hint)
+        columns = tokens.parse_enclosed_list(parse_column_definition, hint)
     tokens.expect("SOURCE", hint="Add a source: SOURCE file('path') ORDERED BY column.")
     source = parse_connector(tokens, "source", "file('path'), rows((1, 'a'), …), ….")
-    time_column, end_column = _parse_time_columns(tokens)
+    time_column, end_column = parse_time_columns(tokens)
     within: ast.Duration | None = None
     idle_after: ast.Duration | None = None
     bad_input: ast.BadInput | None = None
@@ -34,23 +34,23 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
         elif bad_input is None and tokens.accept("ON"):
             bad_input = _parse_bad_input(tokens, clause)
         elif changes is None and tokens.accept("CHANGES"):
-            changes = _parse_changes(tokens, clause)
+            changes = parse_change_feed(tokens, clause)
         elif tokens.sees_any(("WITHIN", "IDLE", "ON", "CHANGES")):
             raise tokens.error(f"{clause.keyword} specified more than once", "duplicate-clause")
         else:
             break
-    hints = _parse_hints(tokens) if tokens.accept("WITH") else ()
+    hints = parse_hints(tokens) if tokens.accept("WITH") else ()
     order = (time_column, within, idle_after, end_column)
     return ast.CreateStream(name, columns, source, *order, hints, bad_input, changes, span=tokens.since(start))
 
 
-def _parse_column_definition(tokens: TokenStream) -> ast.ColumnDefinition:
+def parse_column_definition(tokens: TokenStream) -> ast.ColumnDefinition:
     name = tokens.expect_name("a column name")
     kind = parse_type_name(tokens)
     return ast.ColumnDefinition(name, kind, span=tokens.since(name))
 
 
-def _parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast.Identifier | None]:
+def parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast.Identifier | None]:
     """`ORDERED BY column`, `VALID FROM column UNTIL column`, or nothing."""
     if tokens.accept("VALID"):
         tokens.expect("FROM", hint="Write VALID FROM column UNTIL column.")
@@ -67,7 +67,7 @@ def _parse_time_columns(tokens: TokenStream) -> tuple[ast.Identifier | None, ast
     return None, None
 
 
-def _parse_changes(tokens: TokenStream, start: Token) -> ast.ChangesIn:
+def parse_change_feed(tokens: TokenStream, start: Token) -> ast.ChangesIn:
     """`IN column [PRIMARY KEY (column, …)]`, after CHANGES."""
     hint = "Write CHANGES IN column, or CHANGES IN column PRIMARY KEY (column, …)."
     tokens.expect("IN", hint=hint)
@@ -97,7 +97,7 @@ def _parse_bad_input(tokens: TokenStream, start: Token) -> ast.BadInput:
     return ast.BadInput(True, most_rows=rows, span=tokens.since(start))
 
 
-def _parse_hints(tokens: TokenStream) -> tuple[ast.Hint, ...]:
+def parse_hints(tokens: TokenStream) -> tuple[ast.Hint, ...]:
     """`(rate = 5000, distinct(k) = 100)`, after WITH."""
     hints = tokens.parse_enclosed_list(_parse_hint, "Write WITH (rate = 5000, distinct(k) = 100).")
     for number, hint in enumerate(hints):

@@ -8,7 +8,7 @@ from typing import Final
 from strandline.sql import ast
 from strandline.sql.lexer import RESERVED, Kind, Token
 from strandline.sql.parser import expressions, tables
-from strandline.sql.parser.literals import MAX_ROWS, parse_row_count
+from strandline.sql.parser.literals import parse_row_count
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
@@ -19,10 +19,6 @@ FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "L
 
 _WITH_HINT: Final = "Write WITH name AS (SELECT …) SELECT … FROM name."
 _CHANGES_HINT: Final = "Write SELECT ISTREAM(a, b) FROM … or ISTREAM(SELECT a, b FROM …)."
-_ORDER_HINT: Final = (
-    "A continuous result is unordered and unbounded. ORDER BY x LIMIT n gives the first n rows at every instant, "
-    "with ties."
-)
 
 
 def parse_query(tokens: TokenStream) -> ast.Query:
@@ -32,13 +28,21 @@ def parse_query(tokens: TokenStream) -> ast.Query:
     named = _parse_common_tables(tokens) if tokens.sees("WITH") else ()
     query: ast.Query = _parse_set_operations(tokens, ("UNION", "EXCEPT", "MINUS"), _parse_intersections)
     if tokens.sees_any(("ORDER", "LIMIT", "OFFSET", "FETCH")):
-        query = _parse_order(tokens, query, finite=ast.reads_system(*named, query))
+        query = _parse_order(tokens, query)
     tokens.leave(QUERY_DEPTH)
     return ast.With(named, query, span=tokens.since(start)) if named else query
 
 
 def parse_enclosed_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
     return tokens.parse_enclosed(parse_query, hint)
+
+
+def parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
+    """`AS query`."""
+    tokens.expect("AS", hint=hint)
+    if not sees_query(tokens):
+        raise tokens.unexpected("SELECT after AS")
+    return parse_query(tokens)
 
 
 def sees_query(tokens: TokenStream) -> bool:
@@ -305,25 +309,24 @@ def _opens_list(tokens: TokenStream) -> bool:
 # ---- ORDER BY … LIMIT ------------------------------------------------------------------------------------------------
 
 
-def _parse_order(tokens: TokenStream, query: ast.Query, finite: bool) -> ast.Query:
+def _parse_order(tokens: TokenStream, query: ast.Query) -> ast.Query:
     """`ORDER BY … LIMIT n` or `ORDER BY … FETCH FIRST n ROWS WITH TIES`.
 
-    Of what is finite, as the tables of the system are, the whole may be ordered, and its beginning shown without an
-    order.
+    A whole statement may have one of them without the other: whether its result is finite is seen when it is bound.
     """
     clause = tokens.token
     order = expressions.parse_order_by(tokens) if tokens.sees("ORDER") else ()
-    if finite and tokens.depth == QUERY_DEPTH and not tokens.sees_any(("OFFSET", "FETCH")):
-        limit = parse_row_count(tokens, "the number of rows") if tokens.accept("LIMIT") else MAX_ROWS
-        return ast.Ordered(query, order, limit, span=tokens.since(query))
-    if not order:
-        raise tokens.unsupported(tokens.token.keyword, _ORDER_HINT)
-    if not tokens.sees_any(("LIMIT", "FETCH")):
-        raise tokens.unsupported("ORDER BY without LIMIT", _ORDER_HINT, tokens.since(clause))
-    limit = parse_row_count(tokens, "the number of rows") if tokens.accept("LIMIT") else _parse_fetch(tokens)
-    if tokens.sees("OFFSET"):
-        raise tokens.unsupported("OFFSET", _ORDER_HINT)
-    return ast.Ordered(query, order, limit, span=tokens.since(query))
+    limit: int | None = None
+    if tokens.accept("LIMIT"):
+        limit = parse_row_count(tokens, "the number of rows")
+    elif order and tokens.sees("FETCH"):
+        limit = _parse_fetch(tokens)
+    if tokens.sees_any(("OFFSET", "FETCH")):
+        raise tokens.unsupported(tokens.token.keyword, ast.ORDER_HINT)
+    ordered = ast.Ordered(query, order, limit, tokens.since(clause), span=tokens.since(query))
+    if not ordered.is_top and tokens.depth != QUERY_DEPTH:
+        raise tokens.unsupported(ordered.lacking, ast.ORDER_HINT, ordered.clause)
+    return ordered
 
 
 def _parse_fetch(tokens: TokenStream) -> int:

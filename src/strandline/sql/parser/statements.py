@@ -10,20 +10,25 @@ from strandline.core.errors import ParseError, Span
 from strandline.core.types import Type
 from strandline.sql import ast
 from strandline.sql.lexer import RESERVED, Token, words
+from strandline.sql.parser import dml
 from strandline.sql.parser.connectors import parse_connector, parse_source_stream
+from strandline.sql.parser.create_table import parse_create_materialized_view, parse_create_table
 from strandline.sql.parser.literals import parse_percent
-from strandline.sql.parser.queries import parse_column_names, parse_query, sees_query
-from strandline.sql.parser.tables import parse_system_name
+from strandline.sql.parser.queries import parse_as_query, parse_column_names, parse_query, sees_query
+from strandline.sql.parser.tables import parse_new_name, parse_system_name
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 from strandline.sql.parser.types import parse_type_name
 
-OTHER_STATEMENTS: Final = words("ALTER DELETE INSERT MERGE TRUNCATE UPDATE VALUES")
-SHOW_KINDS: Final = ("STREAMS", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
+OTHER_STATEMENTS: Final = words("ALTER VALUES")
+SHOW_KINDS: Final = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
 
-_STATEMENT_HINT: Final = "Statements are SELECT, WITH, CREATE, DROP, EXPLAIN, SHOW, DESCRIBE and SET."
+_STATEMENT_HINT: Final = (
+    "Statements are SELECT, WITH, CREATE, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, EXPLAIN, SHOW, DESCRIBE and"
+    " SET."
+)
 _SINK_HINT: Final = "Write CREATE SINK name INTO parquet('directory') AS SELECT …."
 _DROPPED_PERCENTAGE: Final = "the percentage of rows that may be dropped"
-_DROP_HINT: Final = "Write DROP STREAM name, DROP VIEW name or DROP SINK name."
+_DROP_HINT: Final = "Write DROP STREAM name; in place of STREAM may be TABLE, VIEW, MATERIALIZED VIEW or SINK."
 
 
 def parse(text: str) -> list[ast.Statement]:
@@ -127,13 +132,13 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
 
 def _parse_show(tokens: TokenStream) -> ast.Show:
     start = tokens.advance()
-    kind = tokens.expect_any(SHOW_KINDS, "STREAMS, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
+    kind = tokens.expect_any(SHOW_KINDS, "STREAMS, TABLES, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
     return ast.Show(kind, span=tokens.since(start))
 
 
 def _parse_describe(tokens: TokenStream) -> ast.Describe:
     start = tokens.advance()
-    name = tokens.expect_name("the name of a stream or view")
+    name = tokens.expect_name("the name of a stream, table or view")
     if name.matches("sys") and tokens.sees("."):
         name = parse_system_name(tokens, name)
     return ast.Describe(name, span=tokens.since(start))
@@ -150,42 +155,44 @@ def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
     why = tokens.accept("WHY")
     if tokens.sees("CREATE"):
         statement = _parse_create(tokens)
+        hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
         if isinstance(statement, ast.CreateStream):
-            hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
             raise tokens.error("a stream from a source has no plan", "nothing-to-explain", statement.span, hint)
+        if isinstance(statement, ast.CreateTable | ast.CreateTableAs | ast.Drop):
+            raise tokens.error("a table has no plan", "nothing-to-explain", statement.span, hint)
         return ast.Explain(statement, why, span=tokens.since(start))
     if not sees_query(tokens):
         raise tokens.unexpected("SELECT or CREATE STREAM after EXPLAIN")
     return ast.Explain(_parse_query_statement(tokens), why, span=tokens.since(start))
 
 
-def _parse_create(
-    tokens: TokenStream,
-) -> ast.CreateStream | ast.CreateStreamAs | ast.CreateView | ast.CreateSink:
+def _parse_create(tokens: TokenStream) -> ast.Declaration | ast.CreateSink:
     start = tokens.advance()
     if tokens.sees("OR", "REPLACE") and tokens.peek(2).keyword != "VIEW":
         span = tokens.token.span.to(tokens.peek().span)
-        raise tokens.unsupported("CREATE OR REPLACE", "Drop the stream first: DROP STREAM.", span)
+        raise tokens.unsupported("CREATE OR REPLACE", "Drop it first: DROP STREAM, DROP TABLE.", span)
     replaces = tokens.accept("OR", "REPLACE")
-    if tokens.sees_any(("TABLE", "MATERIALIZED", "TEMPORARY", "INDEX", "FUNCTION")):
+    if tokens.accept("TABLE"):
+        return parse_create_table(tokens, start)
+    if tokens.accept("MATERIALIZED"):
+        return parse_create_materialized_view(tokens, start)
+    if tokens.sees_any(("TEMPORARY", "TEMP", "UNLOGGED", "INDEX", "FUNCTION")):
         feature = f"CREATE {tokens.token.keyword}"
-        raise tokens.unsupported(feature, "Declare a stream: CREATE STREAM.", tokens.through(start))
+        raise tokens.unsupported(
+            feature, "Declare a stream or a table: CREATE STREAM, CREATE TABLE.", tokens.through(start)
+        )
     kind = _parse_kind(tokens, "Declare a stream: CREATE STREAM name (columns) SOURCE … or AS SELECT ….")
     if tokens.sees("IF", "NOT", "EXISTS"):
         raise tokens.unsupported("IF NOT EXISTS", "Leave it out.", tokens.token.span.to(tokens.peek(2).span))
-    name = tokens.expect_name(f"a {kind.lower()} name")
-    if name.matches("sys") and tokens.sees("."):
-        hint = "Names that begin with sys. are reserved; choose another name."
-        span = parse_system_name(tokens, name).span
-        raise tokens.error("cannot create a table of sys", "system-table", span, hint)
+    name = parse_new_name(tokens, kind.lower())
     if kind == "SINK":
         return _parse_sink(tokens, start, name)
     if kind == "VIEW":
         columns = parse_column_names(tokens)
-        query = _parse_as_query(tokens, "Write CREATE VIEW name AS SELECT ….")
+        query = parse_as_query(tokens, "Write CREATE VIEW name AS SELECT ….")
         return ast.CreateView(name, columns, query, replaces, span=tokens.since(start))
     if tokens.sees("AS"):
-        query = _parse_as_query(tokens)
+        query = parse_as_query(tokens)
         return ast.CreateStreamAs(name, query, _parse_shedding(tokens), span=tokens.since(start))
     return parse_source_stream(tokens, start, name)
 
@@ -200,22 +207,19 @@ def _parse_kind(tokens: TokenStream, hint: str) -> str:
 def _parse_sink(tokens: TokenStream, start: Token, name: ast.Identifier) -> ast.CreateSink:
     tokens.expect("INTO", hint=_SINK_HINT)
     target = parse_connector(tokens, "sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
-    query = _parse_as_query(tokens, _SINK_HINT)
+    query = parse_as_query(tokens, _SINK_HINT)
     return ast.CreateSink(name, target, query, _parse_shedding(tokens), span=tokens.since(start))
-
-
-def _parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
-    tokens.expect("AS", hint=hint)
-    if not sees_query(tokens):
-        raise tokens.unexpected("SELECT after AS")
-    return parse_query(tokens)
 
 
 def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
     start = tokens.advance()
-    if tokens.sees_any(("TABLE", "INDEX", "FUNCTION")):
+    if tokens.sees_any(("INDEX", "FUNCTION")):
         raise tokens.unsupported(f"DROP {tokens.token.keyword}", _DROP_HINT, tokens.through(start))
-    kind = _parse_kind(tokens, _DROP_HINT)
+    if tokens.accept("MATERIALIZED"):
+        tokens.expect("VIEW", hint=_DROP_HINT)
+        kind = "MATERIALIZED VIEW"
+    else:
+        kind = "TABLE" if tokens.accept("TABLE") else _parse_kind(tokens, _DROP_HINT)
     if_exists = tokens.accept("IF", "EXISTS")
     name = tokens.expect_name(f"a {kind.lower()} name")
     if kind == "SINK":
@@ -229,6 +233,11 @@ def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
 _PARSERS: Final[dict[str, Callable[[TokenStream], ast.Statement]]] = {
     "CREATE": _parse_create,
     "DROP": _parse_drop,
+    "INSERT": dml.parse_insert,
+    "UPDATE": dml.parse_update,
+    "DELETE": dml.parse_delete,
+    "MERGE": dml.parse_merge,
+    "TRUNCATE": dml.parse_truncate,
     "EXPLAIN": _parse_explain,
     "SHOW": _parse_show,
     "DESCRIBE": _parse_describe,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from strandline.core.types import TIMESTAMP
 from strandline.logical.catalog import SYSTEM
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, Token
@@ -21,16 +22,21 @@ _WINDOW_HINT: Final = (
     "Write WINDOW(RANGE 10 MINUTES), WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE), WINDOW(ROWS 10), "
     "WINDOW(SESSION 5 MINUTES) or WINDOW(NOW)."
 )
+_AS_OF_HINT: Final = (
+    "Write FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-31', or AS OF s.ts with the time column of a stream."
+)
+# Clauses that may follow a table, whose first words are names elsewhere.
+_AFTER_TABLE: Final = (("ALLOW", "SHEDDING"), ("AT", "TIMESTAMP"), ("FOR", "SYSTEM_TIME"))
 
 
-def parse_table(tokens: TokenStream) -> ast.Table:
+def parse_table(tokens: TokenStream) -> ast.TableReference:
     """A stream or subquery and the joins that follow it."""
     start = tokens.token
-    left = _parse_table_operand(tokens)
+    left = parse_entry(tokens)
     while True:
         if tokens.accept("CROSS"):
             tokens.expect("JOIN")
-            right = _parse_table_operand(tokens)
+            right = parse_entry(tokens)
             left = ast.Join(None, left, right, span=tokens.since(start))
         elif tokens.sees_any(("JOIN", "INNER", "NATURAL", *OUTER_JOINS)) or _sees_match_join(tokens):
             left = _parse_join(tokens, start, left)
@@ -48,7 +54,17 @@ def parse_system_name(tokens: TokenStream, schema: ast.Identifier) -> ast.Identi
     return ast.Identifier(f"{SYSTEM}{last.name.lower()}", span=schema.span.to(last.span))
 
 
-def _parse_join(tokens: TokenStream, start: Token, left: ast.Table) -> ast.Join:
+def parse_new_name(tokens: TokenStream, what: str) -> ast.Identifier:
+    """The name of what a CREATE declares; those of sys are taken."""
+    name = tokens.expect_name(f"a {what} name")
+    if name.matches("sys") and tokens.sees("."):
+        hint = "Names that begin with sys. are reserved; choose another name."
+        span = parse_system_name(tokens, name).span
+        raise tokens.error("cannot create a table of sys", "system-table", span, hint)
+    return name
+
+
+def _parse_join(tokens: TokenStream, start: Token, left: ast.TableReference) -> ast.Join:
     """What follows the left side of a join, all but CROSS JOIN."""
     natural = tokens.accept("NATURAL")
     kind = None
@@ -62,7 +78,7 @@ def _parse_join(tokens: TokenStream, start: Token, left: ast.Table) -> ast.Join:
     else:
         tokens.accept("INNER")
     tokens.expect("JOIN")
-    right = _parse_table_operand(tokens)
+    right = parse_entry(tokens)
     condition, using = (None, ()) if natural else _parse_join_condition(tokens)
     return ast.Join(condition, left, right, kind, using, natural, span=tokens.since(start))
 
@@ -79,7 +95,7 @@ def _parse_join_condition(tokens: TokenStream) -> tuple[ast.Expression | None, t
     return expressions.parse_expression(tokens), ()
 
 
-def _parse_table_operand(tokens: TokenStream) -> ast.Table:
+def parse_entry(tokens: TokenStream) -> ast.TableReference:
     if tokens.sees("LATERAL"):
         raise tokens.unsupported("LATERAL", "Join the subquery on the columns that it would look up.")
     if queries.sees_changes(tokens) or (tokens.sees("(") and queries.opens_query(tokens)):
@@ -87,7 +103,7 @@ def _parse_table_operand(tokens: TokenStream) -> ast.Table:
     return _parse_nested_joins(tokens) if tokens.sees("(") else _parse_stream_table(tokens)
 
 
-def _parse_nested_joins(tokens: TokenStream) -> ast.Table:
+def _parse_nested_joins(tokens: TokenStream) -> ast.TableReference:
     tokens.enter()
     tokens.expect("(")
     table = parse_table(tokens)
@@ -109,8 +125,44 @@ def _parse_stream_table(tokens: TokenStream) -> ast.StreamTable:
             span = name.span.to(tokens.peek().span)
             raise tokens.unsupported("a schema name", "Stream names have one part.", span)
         return _parse_system_table(tokens, name)
+    as_of = _parse_as_of(tokens)
     window, granularity, alias = _parse_window_and_alias(tokens)
-    return ast.StreamTable(name, window, alias, granularity, span=tokens.since(name))
+    as_of = as_of or _parse_as_of(tokens)
+    return ast.StreamTable(name, window, alias, granularity, as_of=as_of, span=tokens.since(name))
+
+
+def _parse_as_of(tokens: TokenStream) -> ast.TypedText | ast.ColumnName | None:
+    """`AT TIMESTAMP '…'`, `FOR SYSTEM_TIME AS OF '…'`, `FOR SYSTEM_TIME AS OF s.ts`, or nothing."""
+    if not tokens.accept("FOR", "SYSTEM_TIME"):
+        return parse_at(tokens)
+    tokens.expect("AS", "OF", hint=_AS_OF_HINT)
+    if tokens.token.kind is Kind.TEXT or tokens.sees("TIMESTAMP"):
+        return _parse_instant(tokens)
+    start = tokens.token
+    column = tokens.expect_name("an instant or the time column of a stream")
+    qualifier = None
+    if tokens.accept("."):
+        qualifier, column = column, tokens.expect_name("the time column")
+    if expressions.operator_level(tokens) or tokens.sees("("):
+        raise tokens.unsupported("an expression after AS OF", _AS_OF_HINT, tokens.through(start))
+    return ast.ColumnName(qualifier, column, span=tokens.since(start))
+
+
+def parse_at(tokens: TokenStream) -> ast.TypedText | None:
+    """`AT TIMESTAMP '…'`, or nothing; AT is a name elsewhere."""
+    if not tokens.accept("AT", "TIMESTAMP"):
+        return None
+    return _parse_instant(tokens)
+
+
+def _parse_instant(tokens: TokenStream) -> ast.TypedText:
+    """`[TIMESTAMP] '…'`."""
+    start = tokens.token
+    tokens.accept("TIMESTAMP")
+    if tokens.token.kind is not Kind.TEXT:
+        raise tokens.unexpected("an instant in quotes", "Write it like TIMESTAMP '2024-01-31 23:59:59.5'.")
+    text = tokens.advance()
+    return ast.TypedText(TIMESTAMP, text.value, span=tokens.since(start))
 
 
 def _parse_system_table(tokens: TokenStream, schema: ast.Identifier) -> ast.StreamTable:
@@ -159,9 +211,17 @@ def _parse_window_and_alias(
 
 def _sees_alias(tokens: TokenStream) -> bool:
     """AS, or a name that is not the first word of what may follow a table."""
-    if tokens.sees("ALLOW", "SHEDDING") or not tokens.sees_name():
+    if not tokens.sees_name():
         return tokens.sees("AS")
+    if any(tokens.sees(*clause) for clause in _AFTER_TABLE) or _sees_keep(tokens):
+        return False
     return not (tokens.sees_any((*MATCH_JOINS, "ASOF", "MINUS")) and tokens.peek().kind is Kind.WORD)
+
+
+def _sees_keep(tokens: TokenStream) -> bool:
+    """`KEEP 7 DAYS` of a materialized view, after the last table of its query."""
+    after = tokens.peek()
+    return tokens.sees("KEEP") and (after.kind in (Kind.NUMBER, Kind.TEXT) or after.keyword == "INTERVAL")
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, run
+from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, compare
 from strandline.apps.papers.golab_ozsu.trace import Link, Trace
 from strandline.core.temporal import SECOND
 from strandline.core.types import BIGINT, VARCHAR
@@ -43,16 +43,17 @@ def engine_units(window: int, batch: int, batches: int) -> int:
     return window * 3 // 2 + batch * batches
 
 
-def measure(trace: Trace, query: str, window: int, strategy: str, batch: int, batches: int) -> EngineFigures:
-    """Figures after the windows are full; the fastest of several runs."""
+def measure(
+    trace: Trace, query: str, window: int, batch: int, batches: int, repeat: int = REPEAT
+) -> dict[str, EngineFigures]:
+    """Figures after the windows are full; the fastest of several runs of each strategy."""
     units, filled = engine_units(window, batch, batches), window * 3 // 2
     streams = [_stream(f"l{n}", link) for n, link in enumerate(trace.first(units).links, 1) if f"l{n} " in query]
     text = query.replace("{w}", f"WINDOW(RANGE {window} SECONDS)")
     step = max(1, window // 10)
     cuts = [*range(step, filled, step), filled, *range(filled + batch, units + 1, batch)]
     instants = [cut * SECOND for cut in cuts]
-    runs = [run(text, streams, strategy, instants, filled * SECOND) for _ in range(REPEAT if units < LONG else 1)]
-    return min(runs, key=lambda figures: figures.seconds)
+    return compare(text, streams, instants, filled * SECOND, repeat if units < LONG else 1)
 
 
 def _stream(name: str, link: Link) -> RecordedStream:

@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.console import Console
 
+from strandline.apps.bench.form_strategies import STRATEGIES
 from strandline.apps.console import print_table, status
-from strandline.apps.papers.engine_runs import STRATEGIES
 from strandline.apps.papers.golab_ozsu import engine, statements
 from strandline.apps.papers.golab_ozsu.queries import QUERIES, WINDOWS, Facts, Strategies, facts, units_needed
 from strandline.apps.papers.golab_ozsu.trace import Trace, generate, read
@@ -53,8 +53,7 @@ def _run(
         settings = over_windows if name.startswith("Q5") else over_windows + over_batches
         with status(f"running: {name}"):
             measured[name] = {
-                (window, batch[0]): {s: engine.measure(trace, query, window, s, *batch) for s in STRATEGIES}
-                for window, batch in settings
+                (window, batch[0]): engine.measure(trace, query, window, *batch) for window, batch in settings
             }
         rows = [
             (

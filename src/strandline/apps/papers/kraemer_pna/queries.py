@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 import polars as pl
 
-from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, run
+from strandline.apps.papers.engine_runs import EngineFigures, RecordedStream, compare, make_pipelines, run
 from strandline.apps.papers.kraemer_pna.auction_streams import Auctions
 from strandline.core.temporal import SECOND
 from strandline.core.types import BIGINT
@@ -41,17 +40,12 @@ COUNT_WINDOWS: Final = (1, 10, 50, 100)
 WINDOWS: Final = {"now": 1, "10 minutes": 600 * SECOND, "5 hours": 5 * 3_600 * SECOND}
 
 
-def measure(query: str, auctions: Auctions, strategy: str, batch: int = BATCH_BIDS) -> EngineFigures:
-    """All data as fast as possible, in batches of equally many bids; the fastest of several runs."""
+def measure(query: str, auctions: Auctions, batch: int = BATCH_BIDS, repeat: int = REPEAT) -> dict[str, EngineFigures]:
+    """All data as fast as possible, in batches of equally many bids; the fastest of several runs of each strategy."""
     streams = [made for made in auctions.streams if made.name in query]
     last = max(made.instants[-1] for made in auctions.streams)
     cuts = [*auctions.bid.instants[batch::batch].tolist(), int(last) + 1]
-    return fastest(query, streams, strategy, cuts)
-
-
-def fastest(query: str, streams: Sequence[RecordedStream], strategy: str, cuts: Sequence[int]) -> EngineFigures:
-    runs = [run(query, streams, strategy, cuts, 0) for _ in range(REPEAT)]
-    return min(runs, key=lambda figures: figures.seconds)
+    return compare(query, streams, cuts, 0, repeat)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +74,19 @@ class FirstResult:
     engine: dict[str, float]
 
 
-def count_window_latency(rows: int, strategies: Sequence[str]) -> FirstResult:
+def count_window_latency(rows: int) -> FirstResult:
     """Numbers at 50 per second, one per batch."""
     distance = SECOND // 50
     stream = RecordedStream.make("a", {"k": BIGINT}, {"k": np.arange(250)}, np.arange(250) * distance)
     cuts = [number * distance + 1 for number in range(250)]
     first: dict[str, float] = {}
-    for strategy in strategies:
+    pipelines = make_pipelines(f"SELECT k FROM a WINDOW(ROWS {rows}) AS a", [stream], cuts, 0)
+    for strategy, pipeline in pipelines.items():
         seen: list[int] = []
 
         def keep(frame: pl.DataFrame, seen: list[int] = seen) -> None:
             seen.append(frame.height)
 
-        run(f"SELECT k FROM a WINDOW(ROWS {rows}) AS a", [stream], strategy, cuts, 0, keep)
+        run(pipeline, [stream], cuts, 0, keep)
         first[strategy] = next(number for number, height in enumerate(seen) if height) * distance / SECOND
     return FirstResult(rows, rows * distance / SECOND, first)

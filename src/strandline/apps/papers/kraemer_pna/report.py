@@ -7,8 +7,9 @@ from typing import Final
 
 from rich.console import Console
 
+from strandline.apps.bench.form_strategies import STRATEGIES
 from strandline.apps.console import print_table, status
-from strandline.apps.papers.engine_runs import STRATEGIES, EngineFigures, compare_default
+from strandline.apps.papers.engine_runs import EngineFigures, compare, compare_default
 from strandline.apps.papers.figure import Figure, FigureLine
 from strandline.apps.papers.kraemer_pna import joins
 from strandline.apps.papers.kraemer_pna.auction_streams import AUCTIONS, BIDS, PEOPLE, Auctions, generate_auctions
@@ -17,11 +18,11 @@ from strandline.apps.papers.kraemer_pna.queries import (
     BATCH_LENGTHS,
     COUNT_WINDOWS,
     QUERIES,
+    REPEAT,
     WINDOWS,
     FirstResult,
     WindowContent,
     count_window_latency,
-    fastest,
     measure,
     window_content,
 )
@@ -45,11 +46,11 @@ def report(options: PaperOptions, console: Console) -> None:
     with status("running") as show_phase:
         for name, query in QUERIES.items():
             show_phase(f"running: {name}")
-            measured[name] = {strategy: measure(query, auctions, strategy) for strategy in STRATEGIES}
+            measured[name] = measure(query, auctions)
     _runs(f"Figures 14.1, 14.5, 14.6, 14.7: CPU seconds, batches of {BATCH_BIDS:,} bids", measured, console)
     few = auctions.first(max(100, round(FEW_BIDS * scale)))
     lengths = {
-        f"{name}, batches of {batch:,}": {s: measure(QUERIES[name], few, s, batch) for s in STRATEGIES}
+        f"{name}, batches of {batch:,}": measure(QUERIES[name], few, batch)
         for name in WITH_STATE
         for batch in BATCH_LENGTHS
     }
@@ -58,7 +59,7 @@ def report(options: PaperOptions, console: Console) -> None:
     rows = [(name, f"{content.mean:,.0f}", f"{content.most:,}") for name, content in contents.items()]
     title = "Figure 14.4: bids that a window with signs stores"
     print_table(console, title, ("window", "mean", "most"), rows, left=("window",))
-    latencies = [count_window_latency(rows, list(STRATEGIES)) for rows in COUNT_WINDOWS]
+    latencies = [count_window_latency(rows) for rows in COUNT_WINDOWS]
     heads = ("ROWS", "end known", *(NAMES[strategy] for strategy in STRATEGIES))
     cells = [
         (str(first.rows), f"{first.end_known:g}", *(f"{seconds:g}" for seconds in first.engine.values()))
@@ -70,7 +71,7 @@ def report(options: PaperOptions, console: Console) -> None:
     synthetic = _synthetic(max(1_000, round(joins.ELEMENTS * scale)))
     _runs("Figures 14.9 to 14.11 on the engine: CPU seconds of the joins, batches of a second", synthetic, console)
     found = [*_of_data(contents), *_of_runs(measured, latencies), *_of_joins(followed)]
-    found.append(compare_default({**measured, **synthetic}))
+    found.append(compare_default({**measured, **lengths, **synthetic}))
     print_statements(console, "The thesis' statements", found)
     draw(_figures(measured), options.directory, console)
 
@@ -146,7 +147,7 @@ def _synthetic(elements: int) -> RunsByQuery:
         last = max(int(made.instants[-1]) for made in streams)
         cuts = [*range(SECOND, last, SECOND), last + 1]
         name = f"join of 1 to {largest:,}"
-        measured[name] = {strategy: fastest(joins.QUERY, streams, strategy, cuts) for strategy in STRATEGIES}
+        measured[name] = compare(joins.QUERY, streams, cuts, 0, REPEAT)
     return measured
 
 

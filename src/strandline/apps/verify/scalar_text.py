@@ -1,0 +1,95 @@
+"""Scalar expressions, with subqueries, aggregates and ranks, as SQL text of an oracle."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from strandline.apps.verify.dialect import Aggregated
+from strandline.apps.verify.sql_text import sort_direction
+from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR
+from strandline.functions.aggregates import AggregateFunction
+from strandline.logical.expressions import ColumnRef, Expression, children
+from strandline.logical.udf import UserAggregate
+from strandline.sql import ast
+from strandline.sql.binder.aggregates import bind_aggregate
+from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call
+from strandline.sql.binder.literals import cast_to
+from strandline.sql.binder.scope import Scope
+
+if TYPE_CHECKING:
+    from strandline.apps.verify.translate import Translation
+
+
+class Texts(Scalars):
+    """Binds scalar expressions; their subqueries and aggregates are columns whose ids are SQL texts.
+
+    Subqueries over tables that are not retroactive have their rows at `row_time`, where the query reads a stream.
+    """
+
+    def __init__(self, translation: Translation, scope: Scope, clause: str, row_time: str | None) -> None:
+        super().__init__(scope, clause)
+        self.translation = translation
+        self.dialect = translation.dialect
+        self.row_time = row_time
+
+    def subquery(self, node: Subquery) -> Expression:
+        translation = self.translation
+        if self.row_time is not None and translation.is_looked_up(node.query):
+            translation = replace(translation, now=self.row_time)
+        inner = translation.query(node.query, self.scope)
+        if isinstance(node, ast.Exists):
+            return ColumnRef(f"EXISTS ({inner.sql})", BOOLEAN)
+        if isinstance(node, ast.ScalarQuery):
+            # LIMIT 1 leaves several rows of one value where they are level.
+            value = f"SELECT DISTINCT * FROM ({inner.sql}) AS s" if _is_ordered(node.query) else inner.sql
+            return ColumnRef(f"({value})", inner.columns[0].type)
+        column = inner.columns[0]
+        asked = Operand(ColumnRef("s.c1", column.type), node.span)
+        test = call(node.operator, [self.operand(node.operand), asked], node.span)
+        one, two = (self.dialect.sql(part) for part in children(test))
+        listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
+        return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
+
+    def rank(self, node: ast.Ranking) -> Expression:
+        keys = ", ".join(self.dialect.sql(self.bind(key)) for key in node.partition)
+        partition_by = f"PARTITION BY {keys} " if keys else ""
+        order = ", ".join(self.dialect.sql(self.bind(item.value)) + sort_direction(item) for item in node.order)
+        return ColumnRef(f"rank() OVER ({partition_by}ORDER BY {order})", BIGINT)
+
+    def grouping(self, node: ast.FunctionCall) -> Expression:
+        """GROUPING(a, b): a bit for each key, 1 where it is left out."""
+        keys = () if isinstance(node.arguments, ast.Star) else node.arguments
+        listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
+        return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
+
+    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
+        inside = Texts(self.translation, self.scope, "an aggregate", self.row_time)
+        column = self.scope.time()
+        time = None if column is None else ColumnRef(column.id, column.type)
+        kind = bind_aggregate(function, node, inside.bind, inside.condition, time).type
+        arguments = () if isinstance(node.arguments, ast.Star) else node.arguments
+        items = node.within or node.order
+        order = [self.dialect.sql(inside.bind(item.value)) + sort_direction(item) for item in items]
+        if function.form in ("within group", "fraction within group"):
+            value: Expression | None = inside.bind(node.within[0].value)
+            parameter = arguments[0].text if arguments else ""
+        else:
+            value = inside.bind(arguments[0]) if arguments else None
+            parameter = self.dialect.sql(inside.bind(arguments[1])) if len(arguments) > 1 else ""
+        if function.name in ("first", "last") and not order:
+            assert time is not None, "the binder has refused an order that is not clear"
+            order = [f"{time.id} ASC"]
+        user = node.definition if isinstance(node.definition, UserAggregate) else None
+        if value is not None and (user is not None or value.type == NULL):
+            value = cast_to(value, VARCHAR if user is None else user.arguments[0])
+        given = None if value is None else self.dialect.sql(value)
+        condition = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
+        part = Aggregated(given, node.distinct, condition, tuple(order), parameter)
+        if user is not None:
+            return ColumnRef(self.dialect.user_aggregate(user, part), kind)
+        return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)
+
+
+def _is_ordered(query: ast.Query) -> bool:
+    return isinstance(query.body if isinstance(query, ast.With) else query, ast.Ordered)

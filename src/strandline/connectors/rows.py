@@ -1,0 +1,53 @@
+"""Rows that a program gives: tuples, dicts, and tables of Arrow, Polars and pandas, as one Arrow table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from strandline.core.errors import SourceError
+
+
+def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError]) -> pa.Table:
+    """Convert rows to a table with the given columns, in their order; `unfit` makes the error for others.
+
+    Types are not checked here: values are converted to the declared ones where the rows are used.
+    """
+    match rows:
+        case pa.Table():
+            table = rows
+        case pa.RecordBatch():
+            table = pa.Table.from_batches([rows])
+        case pl.DataFrame():
+            table = rows.to_arrow()
+        case Mapping():
+            return to_table([rows], names, unfit)
+        case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
+            if others := {name for row in rows for name in row} - set(names):
+                raise unfit(f"unknown columns: {', '.join(sorted(others))}")
+            table = _of_columns({name: [row.get(name) for row in rows] for name in names})
+        case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
+            table = pa.Table.from_pandas(rows, preserve_index=False)
+        case [*_]:
+            for number, row in enumerate(rows, 1):
+                if not isinstance(row, list | tuple) or len(row) != len(names):
+                    raise unfit(f"row {number} is not a tuple of {len(names)} values")
+            table = _of_columns({name: [row[index] for row in rows] for index, name in enumerate(names)})
+        case _:
+            raise unfit(f"a {type(rows).__name__} is not a table")
+    missing = [name for name in names if name not in table.column_names]
+    unknown = [name for name in table.column_names if name not in names]
+    if missing or unknown:
+        raise unfit(f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or unknown)}")
+    return table.select(names)
+
+
+def _of_columns(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
+    try:
+        return pa.table({name: pa.array(values) for name, values in columns.items()})
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        # Values of several kinds in one column: as texts, each is converted alone.
+        return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})

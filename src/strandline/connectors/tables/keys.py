@@ -1,0 +1,99 @@
+"""PRIMARY KEY of a table: not NULL, and at every instant each key in one row at most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from strandline.connectors.tables import errors
+from strandline.connectors.tables.blocks import ID
+from strandline.connectors.tables.content import RowChanges, TableContent
+from strandline.core.temporal import FOREVER
+from strandline.logical.catalog import Table
+from strandline.logical.expressions import Expression
+from strandline.runtime.kernels.batch import pick
+from strandline.runtime.kernels.changes import rank_in_group
+from strandline.runtime.kernels.grouping import group_codes
+from strandline.runtime.kernels.hashing import to_integers
+
+
+def is_assigned(table: Table, assignments: Sequence[tuple[str, Expression]]) -> bool:
+    """True if assignments may give a row another key, or another period."""
+    identifying = {*table.key, *_period(table)}
+    return any(name in identifying for name, _ in assignments)
+
+
+def checked(changes: RowChanges, content: TableContent, table: Table) -> RowChanges:
+    """The changes, if every key of the result is there once and has no NULL."""
+    if not table.key or not changes.inserted.height:
+        return changes
+    keys = pick(changes.inserted, table.key)
+    check_nulls(keys, table)
+    numbers, existing = content.find(keys)
+    stays = ~np.isin(existing.get_column(ID).to_numpy(), changes.deleted.get_column(ID).to_numpy())
+    if _period(table):
+        rows = changes.inserted.select(content.columns)
+        there = existing.filter(pl.Series(stays)).unique(ID, maintain_order=True).select(content.columns)
+        check_rows(pl.concat([there, rows], rechunk=True), table)
+    elif (again := repeated(keys, table)) is not None:
+        raise errors.duplicate_key(table, again)
+    elif stays.any():
+        raise errors.duplicate_key(table, keys[int(numbers[stays][0])])
+    return changes
+
+
+def check_rows(rows: pl.DataFrame, table: Table) -> None:
+    """Check that rows can be the content of a table by themselves."""
+    if not table.key:
+        return
+    keys = pick(rows, table.key)
+    check_nulls(keys, table)
+    again = _overlapping(rows, table) if _period(table) else repeated(keys, table)
+    if again is not None:
+        raise errors.duplicate_key(table, again)
+
+
+def check_nulls(keys: pl.DataFrame, table: Table) -> None:
+    for column in keys.get_columns():
+        if column.null_count():
+            raise errors.null_key(table, column.name)
+
+
+def repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:
+    """The first key that comes a second time; None if there is none."""
+    if keys.height < 2:
+        return None
+    _, first = group_codes(keys, table.key)
+    if len(first) == keys.height:
+        return None
+    again = np.ones(keys.height, np.bool_)
+    again[first] = False
+    return keys[int(np.flatnonzero(again)[0])]
+
+
+def _period(table: Table) -> tuple[str, ...]:
+    """The columns with the period of a row; none if rows are there from their insertion to their deletion."""
+    if table.kind != "temporal" or table.time_column is None:
+        return ()
+    return (table.time_column,) if table.end_column is None else (table.time_column, table.end_column)
+
+
+def _overlapping(rows: pl.DataFrame, table: Table) -> pl.DataFrame | None:
+    """The first key with two rows whose periods have an instant in common; None if there is none."""
+    if rows.height < 2:
+        return None
+    codes, _ = group_codes(rows, table.key)
+    period = [rows.get_column(name) for name in _period(table)]
+    start = to_integers(period[0])
+    end = np.full(rows.height, FOREVER)
+    if len(period) == 2:
+        end = np.where(period[1].is_null().to_numpy(), FOREVER, to_integers(period[1]))
+    order = np.lexsort((start, codes))
+    # By start, a period meets an earlier one of its key only if it meets the one right before it, or that met one.
+    follows = rank_in_group(codes[order]) > 0
+    meets = np.zeros(rows.height, np.bool_)
+    meets[1:] = start[order][1:] < end[order][:-1]
+    found = order[follows & meets]
+    return pick(rows, table.key)[int(found[0])] if len(found) else None

@@ -1,0 +1,192 @@
+"""Declarations of tables: CREATE TABLE with its clauses, CREATE TABLE … AS, CREATE MATERIALIZED VIEW."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from strandline.sql import ast
+from strandline.sql.lexer import Token
+from strandline.sql.parser import connectors
+from strandline.sql.parser.literals import parse_duration
+from strandline.sql.parser.queries import parse_as_query, parse_column_names
+from strandline.sql.parser.tables import parse_new_name
+from strandline.sql.parser.token_stream import TokenStream
+
+_TABLE_HINT: Final = "Write CREATE TABLE name (column TYPE, …, PRIMARY KEY (column)) or CREATE TABLE name AS SELECT …."
+_KEY_HINT: Final = "Write PRIMARY KEY (column, …)."
+_VIEW_HINT: Final = "Write CREATE MATERIALIZED VIEW name AS SELECT …."
+# What other databases let a column or a table declare, with what to write instead.
+_CONSTRAINTS: Final = {
+    "DEFAULT": "Columns have no defaults: write the value in INSERT.",
+    "UNIQUE": "Declare the columns as the PRIMARY KEY.",
+    "CHECK": "Put the condition into the WHERE of the queries.",
+    "REFERENCES": "Leave it out: keys of other tables are not enforced.",
+    "FOREIGN": "Leave it out: keys of other tables are not enforced.",
+    "CONSTRAINT": "Write the constraint without a name.",
+    "GENERATED": "Compute the value in INSERT, or in a view.",
+    "COLLATE": "Texts compare by code point.",
+}
+
+
+def parse_create_table(tokens: TokenStream, start: Token) -> ast.CreateTable | ast.CreateTableAs:
+    """`[IF NOT EXISTS] name …`, after CREATE TABLE."""
+    if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
+    name = parse_new_name(tokens, "table")
+    if tokens.sees("AS") or _sees_names_only(tokens):
+        columns = parse_column_names(tokens)
+        query = parse_as_query(tokens, _TABLE_HINT)
+        return ast.CreateTableAs(name, columns, query, if_not_exists, span=tokens.since(start))
+    definitions = _Definitions()
+    if not tokens.sees("SOURCE"):
+        tokens.parse_enclosed_list(definitions.parse, _TABLE_HINT)
+    clauses = _parse_clauses(tokens)
+    return ast.CreateTable(
+        name,
+        tuple(definitions.columns),
+        tuple(definitions.key),
+        tuple(definitions.required),
+        if_not_exists=if_not_exists,
+        **clauses,
+        span=tokens.since(start),
+    )
+
+
+def parse_create_materialized_view(tokens: TokenStream, start: Token) -> ast.CreateMaterializedView:
+    """`VIEW [IF NOT EXISTS] name [(columns)] AS query [KEEP duration]`, after CREATE MATERIALIZED."""
+    tokens.expect("VIEW", hint=_VIEW_HINT)
+    if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
+    name = parse_new_name(tokens, "view")
+    columns = parse_column_names(tokens)
+    query = parse_as_query(tokens, _VIEW_HINT)
+    keep = parse_duration(tokens, "KEEP", least=1) if tokens.accept("KEEP") else None
+    return ast.CreateMaterializedView(name, columns, query, keep, if_not_exists, span=tokens.since(start))
+
+
+def _sees_names_only(tokens: TokenStream) -> bool:
+    """Whether a list in parentheses here has names without types, as before AS."""
+    return tokens.sees("(") and tokens.sees_name(1) and tokens.peek(2).keyword in (",", ")")
+
+
+class _Definitions:
+    """The columns of a table and their constraints, read one by one."""
+
+    def __init__(self) -> None:
+        self.columns: list[ast.ColumnDefinition] = []
+        self.key: list[ast.Identifier] = []
+        self.required: list[ast.Identifier] = []
+
+    def parse(self, tokens: TokenStream) -> None:
+        """`PRIMARY KEY (column, …)`, or `column TYPE` with its constraints."""
+        if tokens.sees("PRIMARY", "KEY"):
+            self._start_key(tokens)
+            self.key.extend(tokens.parse_enclosed_list(lambda each: each.expect_name("a column of the key"), _KEY_HINT))
+            return
+        _refuse_constraint(tokens, followed_by=("(", "KEY"))
+        column = connectors.parse_column_definition(tokens)
+        self.columns.append(column)
+        while True:
+            if tokens.sees("PRIMARY", "KEY"):
+                self._start_key(tokens)
+                self.key.append(column.name)
+            elif tokens.accept("NOT", "NULL"):
+                self.required.append(column.name)
+            elif not tokens.accept("NULL"):  # the default
+                _refuse_constraint(tokens)
+                return
+
+    def _start_key(self, tokens: TokenStream) -> None:
+        if self.key:
+            hint = "Name all columns of the key in one list: PRIMARY KEY (a, b)."
+            raise tokens.error("PRIMARY KEY specified more than once", "duplicate-clause", hint=hint)
+        tokens.expect("PRIMARY", "KEY")
+
+
+def _refuse_constraint(tokens: TokenStream, followed_by: tuple[str, ...] = ()) -> None:
+    """Refuse what is no part of the language; at the beginning of a definition the words may also be names."""
+    word = tokens.token.keyword
+    if word in _CONSTRAINTS and (not followed_by or tokens.peek().keyword in followed_by):
+        feature = "FOREIGN KEY" if word == "FOREIGN" else word
+        raise tokens.unsupported(f"{feature} in CREATE TABLE", _CONSTRAINTS[word])
+
+
+# ---- clauses ---------------------------------------------------------------------------------------------------------
+
+
+def _parse_clauses(tokens: TokenStream) -> dict[str, Any]:
+    """What follows the columns: each clause once, in any order. They are named as in `ast.CreateTable`."""
+    clauses: dict[str, Any] = {}
+    seen: set[str] = set()
+    while (word := tokens.token.keyword) in _CLAUSES:
+        clause = _SAME_CLAUSE.get(word, word)
+        if clause in seen:
+            raise tokens.error(f"{clause} specified more than once", "duplicate-clause")
+        seen.add(clause)
+        clauses |= _CLAUSES[word](tokens)
+    return clauses
+
+
+def _parse_source(tokens: TokenStream) -> dict[str, Any]:
+    tokens.advance()
+    return {"source": connectors.parse_connector(tokens, "source", "file('path'), rows((1, 'a'), …), ….")}
+
+
+def _parse_change_feed(tokens: TokenStream) -> dict[str, Any]:
+    return {"changes": connectors.parse_change_feed(tokens, tokens.advance())}
+
+
+def _parse_time(tokens: TokenStream) -> dict[str, Any]:
+    """`ORDERED BY column [WITHIN d] [IDLE AFTER d]`, or `VALID FROM column UNTIL column`."""
+    ordered = tokens.sees("ORDERED")
+    time_column, end_column = connectors.parse_time_columns(tokens)
+    clauses: dict[str, Any] = {"time_column": time_column, "end_column": end_column}
+    if ordered and tokens.accept("WITHIN"):
+        clauses["within"] = parse_duration(tokens, "WITHIN", least=0)
+    if ordered and tokens.accept("IDLE"):
+        tokens.expect("AFTER")
+        clauses["idle_after"] = parse_duration(tokens, "IDLE AFTER", least=1)
+    return clauses
+
+
+def _refuse_stray(tokens: TokenStream) -> dict[str, Any]:
+    word = "IDLE AFTER" if tokens.sees("IDLE") else "WITHIN"
+    hint = f"Write it right after the time column: ORDERED BY column {word} 5 SECONDS."
+    raise tokens.error(f"{word} needs ORDERED BY", "clause-without-order", hint=hint)
+
+
+def _parse_constant(tokens: TokenStream) -> dict[str, Any]:
+    tokens.advance()
+    return {"constant": True}
+
+
+def _parse_retroactive(tokens: TokenStream) -> dict[str, Any]:
+    retroactive = not tokens.accept("NON")
+    tokens.expect("RETROACTIVE", hint="Write RETROACTIVE or NON RETROACTIVE.")
+    return {"retroactive": retroactive}
+
+
+def _parse_keep(tokens: TokenStream) -> dict[str, Any]:
+    tokens.advance()
+    return {"keep": parse_duration(tokens, "KEEP", least=1)}
+
+
+def _parse_statistics(tokens: TokenStream) -> dict[str, Any]:
+    tokens.advance()
+    return {"hints": connectors.parse_hints(tokens)}
+
+
+_CLAUSES: Final[dict[str, Callable[[TokenStream], dict[str, Any]]]] = {
+    "SOURCE": _parse_source,
+    "CHANGES": _parse_change_feed,
+    "ORDERED": _parse_time,
+    "VALID": _parse_time,
+    "WITHIN": _refuse_stray,
+    "IDLE": _refuse_stray,
+    "CONSTANT": _parse_constant,
+    "NON": _parse_retroactive,
+    "RETROACTIVE": _parse_retroactive,
+    "KEEP": _parse_keep,
+    "WITH": _parse_statistics,
+}
+# Words of one clause: of either only one may stand there.
+_SAME_CLAUSE: Final = {"NON": "RETROACTIVE", "VALID": "ORDERED BY or VALID FROM", "ORDERED": "ORDERED BY or VALID FROM"}

@@ -1,0 +1,54 @@
+"""SHOW TABLES, DESCRIBE and sys.tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import strandline as sl
+
+
+@pytest.fixture
+def database() -> Any:
+    with sl.connect(engine="local") as database:
+        yield database
+
+
+def rows(database: Any, text: str) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in database.sql(text).results("arrow").to_pylist()]
+
+
+def test_sys_tables_count_rows_changes_and_bytes(database: Any) -> None:
+    database.sql("CREATE TABLE t (k INT, v VARCHAR, PRIMARY KEY (k)); CREATE TABLE u (k INT) CONSTANT")
+    listed = "SELECT name, kind, key, rows, changes, last_change, retained_since, source FROM sys.tables ORDER BY name"
+    assert rows(database, listed) == [
+        ("t", "retroactive", "k", 0, 0, None, None, None),
+        ("u", "constant", None, 0, 0, None, None, None),
+    ]
+    database.sql("INSERT INTO t VALUES (1, 'a'), (2, 'b') AT TIMESTAMP '2024-01-01 00:00:00'")
+    [(before,)] = rows(database, "SELECT log_bytes FROM sys.tables WHERE name = 't'")
+    database.sql("UPDATE t SET v = 'c' WHERE k = 1 AT TIMESTAMP '2024-01-01 00:00:05'")
+    [(count, changes, last)] = rows(database, "SELECT rows, changes, last_change FROM sys.tables WHERE name = 't'")
+    assert (count, changes, str(last)) == (2, 4, "2024-01-01 00:00:05")
+    [(after,)] = rows(database, "SELECT log_bytes FROM sys.tables WHERE name = 't'")
+    assert after > before > 0  # type: ignore[operator]
+    database.sql("DROP TABLE t")
+    assert rows(database, "SELECT name FROM sys.tables") == [("u",)]
+
+
+def test_tables_are_no_streams(database: Any) -> None:
+    database.sql("CREATE TABLE t (k INT)")
+    assert rows(database, "SELECT name FROM sys.streams") == []
+    assert rows(database, "SHOW STREAMS") == []
+    assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0, None, None, None)]
+
+
+def test_sys_tables_count_the_rows_of_a_source(database: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,v\n1,a\n2,b\nx,c\n")
+    path = str(tmp_path / "t.csv")
+    database.sql(f"CREATE TABLE t (k INT, v VARCHAR, PRIMARY KEY (k)) SOURCE file('{path}') CONSTANT")
+    listed = "SELECT name, kind, rows, read, rejected, late FROM sys.tables"
+    assert rows(database, listed) == [("t", "constant", 2, 3, 1, 0)]
+    assert rows(database, "SELECT source FROM sys.tables") == [(f"file('{path}')",)]
