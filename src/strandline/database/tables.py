@@ -48,6 +48,7 @@ from strandline.sql.binder.dml import (
     BoundMerge,
     BoundSource,
     BoundUpdate,
+    ConflictAction,
 )
 
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
@@ -182,10 +183,19 @@ def _insertion(change: BoundInsert, read_rows: ReadRows) -> InsertRows:
         return InsertRows(rows)
     if conflict.kind == "ignore":
         return InsertRows(rows, "ignore")
+    if rows.height == 1 and _replaces_row(change.table, conflict):
+        return InsertRows(rows, "update")  # such statements of several threads are evaluated together
     columns = change.table.columns
     references = {f"{EXCLUDED}.{name}": ColumnRef(statements.incoming(name), kind) for name, kind in columns}
     assignments = tuple((item.column, substitute(item.value, references)) for item in conflict.assignments)
     return InsertRows(rows, "update", assignments, _substituted(conflict.predicate, references))
+
+
+def _replaces_row(table: Table, conflict: ConflictAction) -> bool:
+    """True if ON CONFLICT DO UPDATE sets every column but the key to the value of the row that was to be inserted."""
+    assigned = {item.column: item.value for item in conflict.assignments}
+    taken = {name: ColumnRef(f"{EXCLUDED}.{name}", kind) for name, kind in table.columns if name not in table.key}
+    return conflict.predicate is None and assigned == taken
 
 
 def _merge(change: BoundMerge, read_rows: ReadRows) -> MergeRows:
