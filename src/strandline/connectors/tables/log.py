@@ -127,7 +127,6 @@ class TableLog:
         self.reach = 0
         self.last: Instant = BEFORE_ALL
         self.reserved: Instant = BEFORE_ALL
-        self._written: TableHead | None = None  # the head on disk; None if a write has failed
         self.first = 0  # position of the base that the retained log begins with
         self.digest = first_digest(identity)
         self._head = HeadFile(directory / HEAD)
@@ -147,12 +146,14 @@ class TableLog:
                 raise damaged(self._head.path)
             self._begin_segment(0)
             return []
-        head = self._written = TableHead(*value)
+        head = TableHead(*value)
         self.first, self.reserved = head.first, head.reserved
         if base is not None:
             self.reach, self.digest, self.last = base.start, base.before, base.facts.last
         retained = self._recover([start for start in starts if start >= self.reach], head)
-        self._begin_segment(self._segment)
+        self._open_segment(
+            self._segment
+        )  # the head is written with the next change: what is only opened stays as it is
         reader = LogReader(self.directory, self.schema)
         rows = list(reader.read(self._segment, self.reach))
         in_file = [block.facts for block in retained if block.start >= self._segment]
@@ -266,13 +267,13 @@ class TableLog:
 
     def _write_head(self) -> None:
         values = (self.reach, self.digest, self._segment, self._size, self.last, self.reserved, self.first)
-        head = TableHead(*values)
-        if head != self._written:  # what is only opened stays as it is, also if a damage is found after that
-            self._written = None
-            self._head.write(head)
-            self._written = head
+        self._head.write(TableHead(*values))
 
     def _begin_segment(self, start: int) -> None:
+        self._open_segment(start)
+        self._write_head()
+
+    def _open_segment(self, start: int) -> None:
         """Later blocks go to the file that begins, or began, at a position."""
         if self._file is not None:
             os.close(self._file)
@@ -282,7 +283,6 @@ class TableLog:
         path = segment_path(self.directory, start)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         sync_directory(self.directory)
-        self._write_head()
 
     def close(self) -> None:
         if self._file is not None:
