@@ -25,6 +25,7 @@ from strandline.engines.spark.launcher.session import EmbeddedSpark
 from strandline.engines.spark.launcher.session import start as start_spark
 
 BATCHES = 4
+TABLE_BATCH_ROWS = 1_000_000  # what users have: a table is loaded in batches of the size of a stream's
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "nexmark"
 _session: EmbeddedSpark | None = None
 
@@ -57,6 +58,8 @@ def _run(job: Job, place: Path) -> None:
     assert _session is not None
     work = WORKS[job.work]
     batch_rows = job.rows // (1 if work.nexmark else len(work.streams)) // BATCHES  # bids are nearly all of NEXMark
+    if work.table:
+        batch_rows = TABLE_BATCH_ROWS
     database = sl.connect(spark=_session.spark, batch_rows=max(batch_rows, 1), checkpoint=place / "checkpoint")
     *before, query = _nexmark(job) if work.nexmark else [*_declared(job), QUERIES[job.work]]
     for statement in before:
