@@ -62,9 +62,13 @@ def _files(place: Path, columns: tuple[str, ...]) -> pl.DataFrame:
 
 
 def _is_result(path: Path, place: Path) -> bool:
-    """Not what engines keep beside their results: checkpoints, logs of commits, checksums."""
+    """Not what engines keep beside their results: checkpoints, a table, logs of commits, checksums."""
     parts = path.relative_to(place).parts
-    return "checkpoint" not in parts and not any(part[0] in "_" for part in parts) and path.suffix != ".crc"
+    return (
+        not {"checkpoint", "table"}.intersection(parts)
+        and not any(part[0] in "_" for part in parts)
+        and path.suffix != ".crc"
+    )
 
 
 def _input(data: Path, kind: str) -> pl.DataFrame:

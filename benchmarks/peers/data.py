@@ -23,13 +23,14 @@ START_US = 1_704_067_200_000_000  # 2024-01-01 00:00:00 UTC
 LEAST_MS = 3 * WINDOW_MS
 PIECES = 8
 LANES = 2
+BURST_MS, BURST_ROWS = 100, 100  # of a table: 1,000 rows are replaced per second
+SHORT = 100  # the short input has this part of the rows
 
 
 def rows_of(work: Work, stream: str, rows: int) -> pa.Table:
     """A stream: time t, key k, value v. No key comes twice in one millisecond, so that (t, k) names a row."""
     draw = np.random.default_rng(zlib.crc32(f"{work.name} {stream}".encode()))
-    span = max(rows // ROWS_PER_MS, LEAST_MS)  # a small input is a thin stream: its windows move on as well
-    keys = max(work.keys * rows // (span * ROWS_PER_MS), 10)
+    span, keys = span_of(rows), keys_of(work, rows)
     moment = np.arange(rows, dtype=np.int64) * span // max(rows, 1)
     place = np.arange(rows) - np.searchsorted(moment, moment)
     first = draw.integers(0, keys, span)
@@ -38,6 +39,47 @@ def rows_of(work: Work, stream: str, rows: int) -> pa.Table:
     step = draw.choice(steps, span)
     keys_drawn = (first[moment] + place * step[moment]) % keys
     return pa.table({"t": START_US + moment * 1000, "k": keys_drawn, "v": draw.integers(0, 1_000_000, rows)})
+
+
+def span_of(rows: int) -> int:
+    """Milliseconds from the first row to the last. A small input is a thin stream: its windows move on as well."""
+    return max(rows // ROWS_PER_MS, LEAST_MS)
+
+
+def keys_of(work: Work, rows: int) -> int:
+    return max(work.keys * rows // (span_of(rows) * ROWS_PER_MS), 10)
+
+
+def table_of(work: Work, rows: int) -> pa.Table:
+    """The changes of the table: a row for each key before the stream begins, then bursts that replace rows."""
+    draw = np.random.default_rng(zlib.crc32(f"{work.name} {work.table}".encode()))
+    keys = keys_of(work, rows)
+    bursts = 0 if work.name == "enrich_static" else span_of(rows) // BURST_MS
+    replaced = min(BURST_ROWS, keys)
+    first = draw.integers(0, keys, bursts)
+    replaced_keys = (first[:, None] + np.arange(replaced) * max(keys // replaced, 1)) % keys
+    moments = np.repeat(START_US + np.arange(1, bursts + 1, dtype=np.int64) * BURST_MS * 1000, replaced)
+    times = np.concatenate([np.full(keys, START_US - 1_000_000, dtype=np.int64), moments])
+    every_key = np.concatenate([np.arange(keys, dtype=np.int64), replaced_keys.ravel().astype(np.int64)])
+    return pa.table({"t": times, "k": every_key, "v": draw.integers(0, 1_000_000, len(times))})
+
+
+def short_rows(rows: int) -> int:
+    return rows // SHORT
+
+
+def write_short(directory: Path, work: Work, rows: int, kind: str) -> Path:
+    """The beginning of the streams beside the whole table: what a run costs that only loads the table."""
+    short = directory.parent / f"{directory.name}-short"
+    if (short / ".complete").exists():
+        return short
+    shutil.rmtree(short, ignore_errors=True)
+    for stream in work.streams:
+        write_stream(rows_of(work, stream, rows).slice(0, short_rows(rows)), short, stream, kind)
+    for layout in ("pieces", "lanes", "closed"):
+        (short / layout / work.table).symlink_to(directory / layout / work.table)
+    (short / ".complete").touch()
+    return short
 
 
 def write(work: Work, rows: int, directory: Path, kind: str) -> Path:
@@ -51,6 +93,8 @@ def write(work: Work, rows: int, directory: Path, kind: str) -> Path:
             write_stream(_nexmark(stream, rows), directory, stream, kind, "auction" if stream == "bid" else "id")
         else:
             write_stream(rows_of(work, stream, rows), directory, stream, kind)
+    if work.table:
+        write_stream(table_of(work, rows), directory, work.table, kind)
     done.touch()
     return directory
 

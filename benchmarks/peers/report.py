@@ -71,10 +71,15 @@ HEADS = ("engine", "rows/s", "strandline is", "CPU s", "memory MB", "p50 ms", "p
 
 
 def _table(rows: list[Figures]) -> str:
+    loads = any("load_seconds" in each for each in rows)  # of a table
+    heads = (*HEADS[:-1], "load s", HEADS[-1]) if loads else HEADS
     ours = next((each.get("rows_per_s") for each in rows if each["engine"] == "strandline"), None)
-    lines = ["| " + " | ".join(HEADS) + " |", "| --- |" + " ---: |" * (len(HEADS) - 2) + " --- |"]
+    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 2) + " --- |"]
     for each in rows:
-        lines.append("| " + " | ".join(_cells(each, ours)) + " |")
+        cells = _cells(each, ours)
+        if loads:
+            cells.insert(-1, f"{each['load_seconds']:.1f}" if "load_seconds" in each else "")
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 

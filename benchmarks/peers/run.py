@@ -74,13 +74,15 @@ def run(plan: Plan) -> list[Figures]:
                 for engine in plan.engines
             ]
             continue
+        short = str(data.write_short(inputs, work, rows, plan.kind)) if work.table else ""
         answers: dict[str, check.Fingerprint] = {}
-        for engine in dict.fromkeys(["duckdb", *plan.engines]):  # DuckDB's answer is the one to compare with
+        engines = [engine for engine in plan.engines if not work.engines or engine in work.engines]
+        for engine in dict.fromkeys(["duckdb", *engines]):  # DuckDB's answer is the one to compare with
             out = plan.place / "out" / f"{engine}-{work.name}"
             job = {
                 "work": work.name, "data": str(inputs), "warm": str(warm), "out": str(out), "kind": plan.kind,
                 "rows": data.rows_in(inputs, work, plan.kind), "repeat": plan.repeat, "patience": PATIENCE_SECONDS,
-                "rate": RATE, "paced_seconds": PACED_SECONDS,
+                "rate": RATE, "paced_seconds": PACED_SECONDS, "short": short, "short_rows": data.short_rows(rows),
             }  # fmt: skip
             figures = {"work": work.name, "engine": engine, "rows": job["rows"], **_figures(plan, engine, work, job)}
             if "best" in figures:

@@ -24,6 +24,13 @@ class Work:
     keys: int
     columns: tuple[str, ...]
     latency: bool = False
+    table: str = ""  # a table beside the streams, with a row for each key; its load is measured apart
+    engines: tuple[str, ...] = ()  # those that take part, or all
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams, and the table if there is one."""
+        return (*self.streams, self.table) if self.table else self.streams
 
     @property
     def nexmark(self) -> bool:
@@ -80,6 +87,29 @@ WORKS: dict[str, Work] = {
             1_000,
             ("k", "w"),
         ),
+        Work(
+            "enrich",
+            "stream joined with a changing table",
+            "every row with the value that d had for its k at its time; 1,000 rows of d are replaced per second",
+            ("a",),
+            2_000_000,
+            10_000_000,
+            ("k", "av", "dv"),
+            latency=True,
+            table="d",
+            engines=("strandline", "spark", "flink", "duckdb"),
+        ),
+        Work(
+            "enrich_static",
+            "stream joined with a table that does not change",
+            "every row with the value that d has for its k",
+            ("a",),
+            2_000_000,
+            10_000_000,
+            ("k", "av", "dv"),
+            table="d",
+            engines=("strandline", "spark", "flink", "duckdb"),
+        ),
     )
 }
 
@@ -113,7 +143,7 @@ WORKS |= {
 }
 
 TABLES = {
-    **{key: {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"} for key in "abc"},
+    **{key: {"t": "BIGINT", "k": "BIGINT", "v": "BIGINT"} for key in "abcd"},
     "person": {"id": "BIGINT", "name": "VARCHAR", "city": "VARCHAR", "state": "VARCHAR", "date_time": "BIGINT"},
     "auction": dict.fromkeys(("id", "seller", "category", "date_time", "expires"), "BIGINT"),
     "bid": {**dict.fromkeys(("auction", "bidder", "price", "date_time"), "BIGINT"), "extra": "VARCHAR"},

@@ -13,7 +13,7 @@ from strandline.apps.cli import app
 from strandline.apps.scenario.play import Outcome, play
 from strandline.apps.scenario.report import corrected, render
 from strandline.apps.scenario.text import Expect, ScenarioEvents, read_scenario, split_cells
-from strandline.core.errors import ScenarioError
+from strandline.core.errors import ScenarioError, StrandlineError
 from strandline.database.database import Database
 
 VOLUME = Path(__file__).resolve().parents[2] / "docs" / "examples" / "volume.scn"
@@ -164,3 +164,72 @@ def test_the_command_says_all_and_leaves_with_its_verdict(tmp_path: Path) -> Non
     assert runner.invoke(app, ["test", str(wrong), "--update"]).exit_code == 0
     assert wrong.read_text().endswith("EXPECT q AT 00:00:02\n  a | 1.0\n")
     assert runner.invoke(app, ["test", str(wrong)]).exit_code == 0
+
+
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+TABLE = """CREATE STREAM s (k INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts;
+CREATE TABLE t (k INT, p VARCHAR, PRIMARY KEY (k));
+CREATE TABLE n (k INT, p VARCHAR, PRIMARY KEY (k)) NON RETROACTIVE;
+INSERT INTO t VALUES (1, 'p'); INSERT INTO n VALUES (1, 'p');
+CREATE STREAM joined AS SELECT t.p FROM s [RANGE 10 SECONDS] JOIN t ON s.k = t.k;
+CREATE STREAM looked_up AS SELECT n.p FROM s [RANGE 10 SECONDS] JOIN n ON s.k = n.k;
+DAY 2024-01-01
+"""
+
+
+@pytest.mark.parametrize(("batch_rows", "shards"), [(1, 1), (2, 3), (1000, 2)])
+def test_tables_change_at_times_of_the_scenario(batch_rows: int, shards: int) -> None:
+    outcomes = played(
+        TABLE
+        + """EVENTS s
+  1 | 00:00:00
+CHANGE AT 00:00:04
+  UPDATE t SET p = 'q' WHERE k = 1; UPDATE n SET p = 'q'
+    WHERE k = 1
+EVENTS s
+  1 | 00:00:04
+ADVANCE TO 00:00:05
+EXPECT joined AT 00:00:03.999999
+  p
+EXPECT joined AT 00:00:04
+  q
+  q
+CHANGE AT 00:00:07
+  DELETE FROM t; DELETE FROM n
+END
+EXPECT joined
+  p [00:00:00, 00:00:04)
+  q [00:00:04, 00:00:07)
+  q [00:00:04, 00:00:07)
+EXPECT looked_up
+  p [00:00:00, 00:00:10)
+  q [00:00:04, 00:00:14)
+""",
+        batch_rows=batch_rows,
+        shards=shards,
+    )
+    assert [outcome.met for outcome in outcomes] == [True] * 4
+
+
+@pytest.mark.parametrize(
+    ("steps", "code", "pointed"),
+    [
+        ("ADVANCE TO 00:00:05\nCHANGE AT 00:00:04\n  DELETE FROM t", "change-too-old", "t"),
+        ("CHANGE AT 00:00:04\n  DELETE FROM t\nCHANGE AT 00:00:03\n  DELETE FROM n; INSERT INTO t VALUES (3, 'x')",
+         "change-too-old", "t"),
+        ("CHANGE AT 00:00:04", "scenario", "CHANGE AT 00:00:04"),
+        ("CHANGE 00:00:04\n  DELETE FROM t", "scenario", "CHANGE 00:00:04"),
+        ("CHANGE AT 00:00:04\n  SELECT k FROM t", "scenario", "SELECT k FROM t"),
+        ("CHANGE AT 00:00:04\n  DELETE FROM t AT TIMESTAMP '2024-01-01'", "scenario",
+         "DELETE FROM t AT TIMESTAMP '2024-01-01'"),
+        ("CHANGE AT 00:00:04\n  DELETE FROM s", "not-a-table", "s"),
+        ("CHANGE AT 00:00:04\n  DELETE FROM t WHERE\n    x = 1", "unknown-column", "x"),
+    ],
+)  # fmt: skip
+def test_a_change_that_cannot_be_is_pointed_at(steps: str, code: str, pointed: str) -> None:
+    with pytest.raises(StrandlineError) as caught:
+        played(TABLE + steps + "\n")
+    assert caught.value.code == code
+    span = caught.value.span
+    assert span is not None and span.text[span.start : span.end] == pointed

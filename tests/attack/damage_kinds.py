@@ -30,6 +30,9 @@ CODES: Final[dict[str, frozenset[str]]] = {
     "journal": SOURCE_CODES,
     "journal-head": SOURCE_CODES,
     "kafka-offsets": SOURCE_CODES,
+    "table-head": CHECKPOINT_CODES,
+    "table-log": CHECKPOINT_CODES,
+    "table-declaration": CHECKPOINT_CODES | {"table-changed"},
     "results": RESULT_CODES,
     "results-owner": RESULT_CODES | {"checkpoint-foreign"},
     "late-rows": RESULT_CODES,
@@ -54,6 +57,9 @@ def applicable(world: World, kind: str) -> list[str]:
         "received-head": ("http",),
         "journal": ("events",),
         "journal-head": ("events",),
+        "table-head": ("tables",),
+        "table-log": ("tables",),
+        "table-declaration": ("tables",),
         "rejected-rows": ("csv", "json", "case-arrivals", "case-intervals"),
         "late-rows": ("csv", "json", "case-arrivals", "case-intervals", "kafka", "http"),
         "database": ("sqlite",),
@@ -116,6 +122,9 @@ def _names(*relative: str) -> tuple[str, ...]:
 def _linked(relative: str) -> tuple[str, ...]:
     """The files at both ends of the links of a file: where two do not fit together, either may be the wrong one."""
     kind, number = file_kind(relative), _number(relative)
+    if kind.startswith("table-"):  # a log has the identity that its declaration has, and its head the end of both
+        table = relative.split("/")[-2]
+        return (*_names(relative), f"{table}/head", f"{table}/table.json", f"{table}/000000000000000")
     if kind not in ("offset", "commit", "batch-record"):
         return _names(relative)
     batches = (number - 1, number, number + 1)

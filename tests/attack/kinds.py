@@ -48,6 +48,7 @@ _PARTS: Final[dict[str, Callable[[str], bool]]] = {
     "shard": lambda path: "/state/1/0/" in path,
     "spark-log": lambda path: "/spark/" in path,
     "sources": lambda path: "/sources/" in path or "/events/" in path,
+    "tables": lambda path: "/tables/" in path,
     "records": lambda path: "/batches/" in path or path.endswith("/progress.json"),
     "side-outputs": lambda path: path.startswith(("out/_late", "out/_rejected")),
 }
@@ -77,6 +78,7 @@ def _crashes() -> list[Kind]:
     ]
     return [
         *made,
+        Kind("kill/while tables change", crash(lambda image: "/tables/" in image.label), 60),
         Kind("kill/at random", crash(lambda image: image.label == "at random"), 120),
         Kind("kill/first start", crash(_first), 80),
         Kind("kill/after the end", crash_twice, 20),

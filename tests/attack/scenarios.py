@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 import strandline as sl
 from kafka_broker import Broker
 from source_testing import free_port
+from strandline.core.temporal import to_datetime
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import read_script, start_script
@@ -195,6 +196,34 @@ def _script_to_sqlite(directory: Path) -> str:
     )
 
 
+# ---- tables ----------------------------------------------------------------------------------------------------------
+
+
+def _script_with_tables(directory: Path) -> str:
+    """A stream beside tables that statements of the script change, each once however often the script is started."""
+
+    def at(seconds: int) -> str:
+        return f"AT TIMESTAMP '{to_datetime(BEGIN + seconds * SECOND).replace(tzinfo=None)}';"
+
+    rows = ", ".join(f"({k}, 'name{k}', {k * 10})" for k in range(4))
+    return (
+        _script_of_files("csv", "")(directory)
+        + "CREATE TABLE names (k BIGINT, name VARCHAR, n BIGINT, PRIMARY KEY (k));"
+        + "CREATE TABLE looked (k BIGINT, name VARCHAR) NON RETROACTIVE;"
+        + f"INSERT INTO names VALUES {rows} {at(0)} INSERT INTO looked SELECT k, name FROM names; "
+        + f"UPDATE names SET n = n + 1 WHERE k > 1 {at(5)} DELETE FROM looked WHERE k = 2;"
+        + "INSERT INTO names VALUES (4, 'new', 0), (1, 'other', 7)"
+        + f" ON CONFLICT DO UPDATE SET name = excluded.name {at(9)}"
+        + f"INSERT INTO names VALUES (5, 'same', 0) {at(12)} INSERT INTO names VALUES (6, 'same', 0) {at(12)}"
+        + f"MERGE INTO names USING looked ON names.k = looked.k WHEN MATCHED THEN UPDATE SET n = 99 {at(15)}"
+        + "CREATE STREAM joined AS SELECT t.k, t.v, names.name, names.n FROM t [RANGE 4 SECONDS]"
+        + " LEFT JOIN names ON t.k = names.k;"
+        + "CREATE STREAM found AS SELECT t.k, looked.name FROM t [ROWS 5] JOIN looked ON t.k = looked.k;"
+        + "CREATE STREAM counted AS SELECT names.name, COUNT(*) AS n FROM t [RANGE 3 SECONDS]"
+        + " JOIN names ON t.k = names.k GROUP BY names.name;"
+    )
+
+
 # ---- streams without files -------------------------------------------------------------------------------------------
 
 
@@ -287,6 +316,7 @@ def scenarios() -> dict[str, Scenario]:
         Scenario("parquet", 12, _write_parquet, run_as_script(_script_of_files("parquet"))),
         Scenario("two-streams", 5, write_csv, run_as_script(_script_of_two)),
         Scenario("sqlite", 5, write_csv, run_as_script(_script_to_sqlite)),
+        Scenario("tables", 5, write_csv, run_as_script(_script_with_tables)),
         _events(),
         _http(),
         _kafka(),

@@ -119,6 +119,7 @@ class World:
     def connect(self, scenario: Scenario, live: Path, **options: Any) -> Database:
         if scenario.own_checkpoint:
             options["checkpoint"] = live / "out" / ".strandline" / "checkpoint"
+        options.setdefault("tables", live / "out" / ".strandline" / "tables")
         return sl.connect(spark=self.spark, batch_rows=scenario.batch_rows, shards=BUCKETS, **options)
 
     # ---- base runs ---------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,3 +43,12 @@ def test_tables_are_no_streams(database: Any) -> None:
     assert rows(database, "SELECT name FROM sys.streams") == []
     assert rows(database, "SHOW STREAMS") == []
     assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0, None, None, None)]
+
+
+def test_sys_tables_count_the_rows_of_a_source(database: Any, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("k,v\n1,a\n2,b\nx,c\n")
+    path = str(tmp_path / "t.csv")
+    database.sql(f"CREATE TABLE t (k INT, v VARCHAR, PRIMARY KEY (k)) SOURCE file('{path}') CONSTANT")
+    listed = "SELECT name, kind, rows, read, rejected, late FROM sys.tables"
+    assert rows(database, listed) == [("t", "constant", 2, 3, 1, 0)]
+    assert rows(database, "SELECT source FROM sys.tables") == [(f"file('{path}')",)]

@@ -28,6 +28,8 @@ QUERIES = {
                                      WINDOW w AS (PARTITION BY k ORDER BY t))
                     SELECT k, min(t) AS t, max(t) + {W} AS u FROM islands GROUP BY k, island""",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
+    "enrich": "SELECT a.k, a.v AS av, d.v AS dv FROM a ASOF JOIN d ON a.k = d.k AND a.t >= d.t",
+    "enrich_static": "SELECT a.k, a.v AS av, d.v AS dv FROM a JOIN d ON a.k = d.k",
     "q0": "FROM bid",
     "q1": "SELECT auction, bidder, 0.908 * price AS euro, date_time, extra FROM bid",
     "q2": "SELECT auction, price FROM bid WHERE auction % 123 = 0",
@@ -59,7 +61,7 @@ def version() -> str:
 def _run(job: Job, place: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("SET threads = 2; SET preserve_insertion_order = false")
-        for stream in WORKS[job.work].streams:
+        for stream in WORKS[job.work].inputs:
             files = f"'{job.data}/pieces/{stream}/*.{job.kind}'"
             reader = f"read_csv({files}, header = true, columns = {TABLES[stream]})" if job.kind == "csv" else files
             connection.execute(f"CREATE VIEW {stream} AS FROM {reader}")

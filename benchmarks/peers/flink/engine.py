@@ -9,14 +9,18 @@ from __future__ import annotations
 import csv
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable
 from datetime import datetime
 from importlib.metadata import version as version_of
 from pathlib import Path
 
-os.environ.setdefault("JVM_ARGS", "-Xmx4g")  # as much as Spark gets
+# As much as Spark gets; for a large table with its versions twelve, since they do not fit into less.
+os.environ.setdefault("JVM_ARGS", "-Xmx12g" if "enrich" in sys.argv[-1] else "-Xmx4g")
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import fresh
 import harness
 from harness import Delays, Job
 from pyflink.common import Configuration
@@ -40,6 +44,7 @@ BID = "auction BIGINT, bidder BIGINT, {0}, date_time BIGINT, extra STRING"
 HOPS = "TABLE(HOP(TABLE bid, DESCRIPTOR(rt), INTERVAL '2' SECOND, INTERVAL '10' SECOND))"
 TUMBLE = "TABLE(TUMBLE(TABLE {0}, DESCRIPTOR(rt), INTERVAL '10' SECOND))"
 END = "CAST(TIMESTAMPDIFF(SECOND, TIMESTAMP '1970-01-01 00:00:00', CAST({0} AS TIMESTAMP(3))) AS BIGINT) * 1000000"
+ENRICHED = "FROM a JOIN versions FOR SYSTEM_TIME AS OF a.rt AS d ON a.k = d.k"
 QUERIES = {
     "join": ("k BIGINT, av BIGINT, bv BIGINT", f"SELECT a.k, a.v, b.v FROM a JOIN b ON {NEAR.format('a', 'b')}"),
     "join3": (
@@ -58,6 +63,14 @@ QUERIES = {
         f"""SELECT k, MIN(t), MAX(t) + {WINDOW_MS * 1000}
               FROM TABLE(SESSION(TABLE a PARTITION BY k, DESCRIPTOR(rt), INTERVAL '{WINDOW_MS // 1000}' SECOND))
              GROUP BY k, window_start, window_end""",
+    ),
+    # A view of the last row of each key is a versioned table, and the join one by event time.
+    **dict.fromkeys(
+        ("enrich", "enrich_static"),
+        (
+            "k BIGINT, av BIGINT, dv BIGINT",
+            f"SELECT a.k, a.v, d.v {ENRICHED}",
+        ),
     ),
     "filter": ("k BIGINT, w BIGINT", "SELECT k, v * 2 FROM a WHERE v < 100000"),
     "q0": (BID.format("price BIGINT"), "SELECT auction, bidder, price, date_time, extra FROM bid"),
@@ -100,6 +113,8 @@ QUERIES = {
                 ON p.id = a.seller AND p.window_start = a.window_start AND p.window_end = a.window_end""",
     ),
 }
+VERSIONS = """CREATE VIEW versions AS SELECT k, v, rt FROM
+    (SELECT k, v, rt, ROW_NUMBER() OVER (PARTITION BY k ORDER BY rt DESC) AS n FROM d) WHERE n = 1"""
 UNABLE = {
     "q4": "the file sinks that PyFlink brings take no rows that are taken back",
     "q6": "Flink refuses a window over rows that may be taken back",
@@ -146,8 +161,12 @@ def _columns(stream: str) -> str:
 
 
 def _run(job: Job, place: Path) -> float:
-    for stream in WORKS[job.work].streams:
+    assert _tables is not None
+    for stream in WORKS[job.work].inputs:
         declare(stream, _columns(stream), files(job.data / "lanes" / stream))
+    if WORKS[job.work].table:
+        _tables.execute_sql("DROP VIEW IF EXISTS versions")
+        _tables.execute_sql(VERSIONS)
     columns, query = QUERIES[job.work]
     declare("answer", columns, files(place / "out"))
     return execute(query)
@@ -192,8 +211,38 @@ def _delays(place: Path) -> Delays:
     return found
 
 
+def _fresh(job: Job) -> Delays:
+    """A change is a further file, for which Flink looks ten times a second; the client receives each value once."""
+    assert _tables is not None
+    _tables.get_config().set("table.exec.source.idle-timeout", "100 ms")  # else the table holds the stream back
+    place = job.out / "fresh" / "d"
+    place.mkdir(parents=True)
+    for path in job.files("lanes", "d"):
+        os.link(path, place / Path(path).name)
+
+    def commit(key: int, value: int) -> None:
+        unfinished = place.parent / "unfinished"
+        unfinished.write_text(f"{time.time_ns() // 1000},{key},{value}\n")
+        unfinished.rename(place / f"change-{value}.csv")
+
+    declare("d", _columns("d"), {**files(place), "source.monitor-interval": "100 ms"})
+    _tables.execute_sql("DROP VIEW IF EXISTS versions")
+    _tables.execute_sql(VERSIONS)
+    generator = {"connector": "datagen", "rows-per-second": str(job.rate), "fields.k.min": "0"}
+    columns = "k BIGINT, made TIMESTAMP_LTZ(3), rt AS made, WATERMARK FOR rt AS rt - INTERVAL '0.001' SECOND"
+    declare("a", columns, {**generator, "fields.k.max": str(fresh.KEYS - 1)})
+    result = _tables.execute_sql(f"SELECT DISTINCT dv FROM (SELECT d.v AS dv {ENRICHED})")
+    changes = fresh.Changes(commit)
+    threading.Thread(target=lambda: [changes.receive([row[0]]) for row in result.collect()], daemon=True).start()
+    found = changes.run(job.paced_seconds)
+    client = result.get_job_client()
+    assert client is not None
+    client.cancel().result()
+    return found
+
+
 RUNS: dict[str, Callable[[Job, Path], float]] = dict.fromkeys(QUERIES, _run)
-PACED = {"join": _paced, "aggregate": _paced}
+PACED = {"join": _paced, "aggregate": _paced, "enrich": _fresh}
 
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])

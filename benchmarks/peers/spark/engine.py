@@ -13,6 +13,7 @@ import pandas as pd
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
+import enrich
 import harness
 import nexmark
 from harness import Delays, Job
@@ -129,6 +130,17 @@ def _runner(query: Callable[[Reader], DataFrame]) -> Callable[[Job, Path], None]
     return run
 
 
+def _enrich(job: Job, place: Path) -> None:
+    assert _spark is not None
+    run = enrich.run_static if job.work == "enrich_static" else enrich.run_changing
+    run(_spark, _reader(job)("a"), job, place)
+
+
+def _fresh(job: Job) -> Delays:
+    assert _spark is not None
+    return enrich.run_fresh(_spark, job)
+
+
 def _paced(job: Job) -> Delays:
     """Rows come from Spark's generator; a result counts when `foreachBatch` has it."""
     assert _spark is not None
@@ -161,7 +173,8 @@ QUERIES = {"join": join, "join3": join3, "aggregate": aggregate, "distinct": dis
 QUERIES |= nexmark.QUERIES
 UNABLE = nexmark.UNABLE
 RUNS = {name: _runner(query) for name, query in QUERIES.items()}
-PACED = {"join": _paced, "aggregate": _paced}
+RUNS |= {"enrich": _enrich, "enrich_static": _enrich}
+PACED = {"join": _paced, "aggregate": _paced, "enrich": _fresh}
 
 if __name__ == "__main__":
     harness.main(sys.modules["__main__"])

@@ -54,7 +54,8 @@ LogLevelOption = Annotated[
     typer.Option(help="Minimum level of the log: debug, info, warning or error; without a file, on standard error."),
 ]
 _BENCHES = (
-    "join, aggregate, filter, latency, growth, operators, changes, costs, orders, shedding, nexmark, tables, or all."
+    "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, "
+    "enrich, or all."
 )
 
 
@@ -356,18 +357,20 @@ def bench(
         int | None, typer.Option("--rows", "--events", help="Fewer rows (of shedding: seconds), for a quick run.")
     ] = None,
     query: Annotated[
-        list[str] | None, typer.Option(help="Only this query of nexmark, costs or orders; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Only this query of nexmark, costs or orders, or part of enrich; may be repeated."),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each engine; the best counts.")] = 2,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Of costs: ten shapes that the model was not improved with.")
     ] = False,
+    seconds: Annotated[float | None, typer.Option(min=1, help="Of enrich: the length of each run; default 10.")] = None,
     debug: DebugOption = False,
 ) -> None:
     """Benchmark strandline against plain Spark; `operators` measures each operator alone."""
     from strandline.apps.bench.run import report, run_bench
 
-    results = run_bench(name, rows, repeat, err_console, query or (), held_out)
+    results = run_bench(name, rows, repeat, err_console, query or (), held_out, seconds)
     if as_json:
         print(json.dumps(results, indent=2))
     else:

@@ -26,7 +26,7 @@ from strandline.connectors.tables.statements import (
     TableStatement,
     UpdateRows,
 )
-from strandline.connectors.tables.store import TableStore, open_table
+from strandline.connectors.tables.store import Clock, TableStore, open_table, wall_clock
 from strandline.core.durable import encode_name
 from strandline.core.errors import CatalogError, QueryError, Span
 from strandline.core.table import Form, in_form
@@ -48,6 +48,7 @@ from strandline.sql.binder.dml import (
     BoundMerge,
     BoundSource,
     BoundUpdate,
+    ConflictAction,
 )
 
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
@@ -57,12 +58,14 @@ FIRST_ROWS: Final = "CREATE TABLE AS"  # the mark of the rows that a table was c
 
 
 class Tables:
-    """The stores of tables: in `directory`, where they outlive the program, or in a temporary one."""
+    """The stores of tables: in `directory`, where they outlive the program, or in a temporary one. `clock` is that of
+    the changes without a given time, of tables that are opened from then on."""
 
     def __init__(self, catalog: Catalog, directory: Path | None) -> None:
         self._catalog = catalog
         self._directory = directory
         self._is_temporary = directory is None
+        self.clock: Clock = wall_clock
         self._stores: dict[str, TableStore] = {}  # by folded name
         self._feeders: dict[str, TableFeeder] = {}
 
@@ -91,7 +94,7 @@ class Tables:
 
     def open(self, table: Table) -> None:
         """Open the log of a table, which this process may have open already."""
-        self._stores[table.name.lower()] = open_table(table)
+        self._stores[table.name.lower()] = open_table(table, self.clock)
 
     def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
         """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
@@ -180,10 +183,19 @@ def _insertion(change: BoundInsert, read_rows: ReadRows) -> InsertRows:
         return InsertRows(rows)
     if conflict.kind == "ignore":
         return InsertRows(rows, "ignore")
+    if rows.height == 1 and _replaces_row(change.table, conflict):
+        return InsertRows(rows, "update")  # such statements of several threads are evaluated together
     columns = change.table.columns
     references = {f"{EXCLUDED}.{name}": ColumnRef(statements.incoming(name), kind) for name, kind in columns}
     assignments = tuple((item.column, substitute(item.value, references)) for item in conflict.assignments)
     return InsertRows(rows, "update", assignments, _substituted(conflict.predicate, references))
+
+
+def _replaces_row(table: Table, conflict: ConflictAction) -> bool:
+    """True if ON CONFLICT DO UPDATE sets every column but the key to the value of the row that was to be inserted."""
+    assigned = {item.column: item.value for item in conflict.assignments}
+    taken = {name: ColumnRef(f"{EXCLUDED}.{name}", kind) for name, kind in table.columns if name not in table.key}
+    return conflict.predicate is None and assigned == taken
 
 
 def _merge(change: BoundMerge, read_rows: ReadRows) -> MergeRows:

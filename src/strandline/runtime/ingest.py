@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.tables.source import TableSource
-from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.logical.catalog import WEIGHT, BaseStream
 from strandline.planner.physical.plan import Fragment, Pipeline, ports
 from strandline.planner.physical.table_ends import tables_open_at_end
@@ -110,6 +110,8 @@ def _ingest_table(
     began = cpu_seconds()
     rows = source.read_changes(split.start, split.end, after.base, columns)
     count = split.end - split.start  # some cancel each other before the query begins
+    if split.end > after.base:
+        status = replace(status, changed=max(status.changed, _last_change(rows)))
     if after.ended and name in tables_open_at_end(pipeline):
         rows = pl.concat([rows, source.read_live(split.end, after.base, columns)], rechunk=True)
     out.count_reading(name, rows.height, cpu_seconds() - began)
@@ -126,6 +128,12 @@ def _ingest_table(
         low = min(status.low, int(times(rows, FROM).min(initial=FOREVER)))
     status = replace(status, rows=status.rows + count, read=status.read + count, low=low, watermark=watermark)
     return _report(pipeline, replace(status, ended=after.ended), split, out)
+
+
+def _last_change(rows: pl.DataFrame) -> Instant:
+    """The instant of the last of some changes; `BEFORE_ALL` without one."""
+    start, end = times(rows, FROM), times(rows, UNTIL)
+    return int(np.where(end == OPEN, start, end).max(initial=BEFORE_ALL))
 
 
 def _accept(

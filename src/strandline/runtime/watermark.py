@@ -27,7 +27,8 @@ class SourceStatus:
     query. `requested_metrics` are those that the present batch measures, `announced` the queries whose open elements it
     announces again. `distance` is the smoothed mean of seconds between two rows, except where partitions are
     interleaved. The watermark of a `table` is its promise: every later change takes effect there or after it. `base` is
-    the end of its log when the query began, and `rows` how far it was read.
+    the end of its log when the query began, `rows` how far it was read, and `changed` the instant of the last change
+    since then.
     """
 
     stream: str
@@ -49,6 +50,7 @@ class SourceStatus:
     distance: float | None = None
     table: bool = False
     base: int = -1
+    changed: Instant = BEFORE_ALL
 
     @property
     def progress(self) -> Instant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -146,3 +147,19 @@ def test_integers_that_javascript_cannot_hold_are_texts(database: Database) -> N
     table = LiveTable(query)
     assert sorted(table.rows, key=str) == [["9007199254740993", "1.50"], [7, None]]
     assert table.numbers == [True, True]
+
+
+def test_cells_change_tables_while_a_live_table_follows(shell: InteractiveShell, database: Database) -> None:
+    shell.run_cell_magic("sql", "", "CREATE TABLE t (k VARCHAR, n INT, PRIMARY KEY (k))")
+    change = shell.run_cell_magic("sql", "", "INSERT INTO t VALUES ('a', 1) AT TIMESTAMP '2024-01-01 00:00:00'")
+    shown = shell.display_formatter.format(change)[0]["text/plain"]
+    assert shown == "1 row inserted at 2024-01-01 00:00:00"
+    query = shell.run_cell_magic("sql", "joined", "SELECT s.k, t.n FROM s [RANGE 1 DAY] JOIN t ON s.k = t.k")
+    table = LiveTable(query, rows=5, every=0.02)
+    now = datetime.now(UTC)
+    database.append("s", [("a", 1.0, now), ("b", 1.0, now + timedelta(seconds=1))])
+    database.advance("s", now + timedelta(seconds=2))
+    until(lambda: table.rows == [["a", 1]])
+    shell.run_cell_magic("sql", "", "UPDATE t SET n = 2; INSERT INTO t VALUES ('b', 3)")
+    database.advance("s", now + timedelta(seconds=3))
+    until(lambda: sorted(table.rows) == [["a", 2], ["b", 3]])

@@ -29,6 +29,7 @@ from rich.console import Console
 import strandline
 from strandline.apps.bench.changes import report_changes, run_changes
 from strandline.apps.bench.costs import report_costs, run_costs
+from strandline.apps.bench.enrich import report_enrich, run_enrich
 from strandline.apps.bench.forms import report_forms, run_forms
 from strandline.apps.bench.generated_streams import START
 from strandline.apps.bench.measure import Cost, Figures, measured
@@ -69,10 +70,12 @@ class Bench:
         console: Console,
         queries: Sequence[str] = (),
         held_out: bool = False,
+        seconds: float | None = None,
     ) -> None:
         self.directory, self.rows, self.repeat, self.console = directory, rows, repeat, console
         self.queries = queries  # of a benchmark that has several: which ones, or all
         self.held_out = held_out  # of costs: the shapes that the model was not improved with
+        self.seconds = seconds  # of enrich: how long each run is
         self._number = 0
         self._kind = ""
         self._session: EmbeddedSpark | None = None
@@ -446,6 +449,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "shedding": (run_shedding, report_shedding),
     "nexmark": (nexmark, report_nexmark),
     "tables": (run_tables, report_tables),
+    "enrich": (run_enrich, report_enrich),
 }
 
 
@@ -456,13 +460,14 @@ def run_bench(
     console: Console,
     queries: Sequence[str] = (),
     held_out: bool = False,
+    seconds: float | None = None,
 ) -> list[Figures]:
     if name != "all" and name not in BENCHES:
         raise StrandlineError(
             f'unknown benchmark "{name}"', code="usage", hint=f"Benchmarks are {', '.join(BENCHES)}, and all."
         )
     directory = Path(tempfile.mkdtemp(prefix="strandline-bench-"))
-    bench = Bench(directory, rows, repeat, console, queries, held_out)
+    bench = Bench(directory, rows, repeat, console, queries, held_out, seconds)
     try:
         measurements = []
         for item in BENCHES if name == "all" else [name]:

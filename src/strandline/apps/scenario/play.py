@@ -8,16 +8,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from strandline.apps.scenario.cells import Values, cells_of, show_values, values_of
-from strandline.apps.scenario.text import AdvanceTime, End, Expect, Scenario, ScenarioEvents
+from strandline.apps.scenario.text import AdvanceTime, ChangeTables, End, Expect, Scenario, ScenarioEvents
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, ScenarioError, StrandlineError
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, instant, show_instant
-from strandline.core.types import VARCHAR, Type
+from strandline.core.temporal import (
+    BEFORE_ALL,
+    EARLIEST,
+    FOREVER,
+    LATEST,
+    Instant,
+    instant,
+    show_instant,
+    to_datetime,
+)
+from strandline.core.types import TIMESTAMP, VARCHAR, Type
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import connected_groups, read_script
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
+from strandline.sql import ast
+from strandline.sql.binder.dml import find_changed_table
+from strandline.sql.parser.statements import parse
 
 # A payload with an instant at which duplicates of it are inserted (+) or deleted (-): two results with the same changes
 # have the same snapshots, however their intervals are cut.
@@ -52,7 +64,11 @@ class _Given:
 
 
 def play(scenario: Scenario, database: Database, patience: float = 60.0) -> list[Outcome]:
-    """Run the queries of a scenario over its events; an outcome per expectation."""
+    """Run the queries of a scenario over its events; an outcome per expectation.
+
+    Tables go by the time of the scenario: its clock stands, so that what streams have reached is all they promise.
+    """
+    database.tables.clock = lambda: EARLIEST
     script = read_script(database, scenario.sql)
     if not script.queries:
         raise QueryError("the scenario has no query", code="no-query", hint="Add CREATE STREAM name AS SELECT ….")
@@ -78,6 +94,9 @@ class _ScenarioRun:
                 match step:
                     case ScenarioEvents():
                         self._give(step)
+                    case ChangeTables():
+                        self._wait()
+                        self._change(step)
                     case AdvanceTime(stream, until):
                         for name in self._streams(stream):
                             self.database.advance(name, until)
@@ -119,6 +138,34 @@ class _ScenarioRun:
         if step.rows:
             self._given(stream.name).rows += self.database.append(stream.name, [row.cells for row in step.rows])
 
+    def _change(self, step: ChangeTables) -> None:
+        """Execute the statements of a step, all at its time. What queries have complete results of is promised first:
+        a change before that is refused, however far the next batch is."""
+        statements = parse(step.sql)
+        if not statements:
+            hint = "Write statements in the lines that follow, indented."
+            raise ScenarioError("CHANGE has no statement", code="scenario", hint=hint, span=step.span)
+        for statement in statements:
+            if not isinstance(statement, ast.TableChange) or statement.at is not None:
+                message = "CHANGE takes statements that change a table, without a time of their own"
+                hint = "Write INSERT, UPDATE, DELETE, MERGE or TRUNCATE."
+                raise ScenarioError(message, code="scenario", hint=hint, span=statement.span)
+            table = find_changed_table(statement.table, self.database.catalog)
+            store = self.database.tables.store(table)
+            store.promise(self._reached(table.name))
+            at = ast.TypedText(TIMESTAMP, str(to_datetime(step.at).replace(tzinfo=None)), span=step.span)
+            self.database.execute(replace(statement, at=at))
+            self._given(table.name).rows = store.reach
+
+    def _reached(self, table: str) -> Instant:
+        """The watermark of the streams of the query over a table that is ahead of the others."""
+        reached = [EARLIEST]
+        for query in self.queries.values():
+            statuses = query.heartbeats()
+            if table in statuses and (streams := [s.watermark for s in statuses.values() if not s.table]):
+                reached.append(min(streams))
+        return min(max(reached), LATEST - 1)
+
     def _wait(self) -> None:
         """Wait until every query has processed the given rows."""
         deadline = time.monotonic() + self.patience
@@ -133,7 +180,11 @@ class _ScenarioRun:
             time.sleep(0.005)
 
     def _has_seen(self, query: Query) -> bool:
-        for name, status in query.heartbeats().items():
+        statuses = query.heartbeats()
+        streams = min((status.watermark for status in statuses.values() if not status.table), default=BEFORE_ALL)
+        for name, status in statuses.items():
+            if status.table and status.watermark < streams:  # its promise follows the streams in the next batch
+                return False
             given = self.given.get(name, _Given())
             seen = status.rows + status.late + status.rejected
             if seen < given.rows or status.watermark < given.until or (given.ended and not status.ended):

@@ -1,7 +1,8 @@
 """The text of a scenario and the steps that it describes.
 
 SQL statements come first, each ended by a semicolon. Then steps: a line with a word in capitals and, indented under it,
-a line per row with cells between bars. Times of a step may leave out the day that `DAY` gives.
+a line per row with cells between bars, or statements that change tables. Times of a step may leave out the day that
+`DAY` gives.
 """
 
 from __future__ import annotations
@@ -37,6 +38,16 @@ class ScenarioEvents:
 
 
 @dataclass(frozen=True, slots=True)
+class ChangeTables:
+    """`CHANGE AT time`: statements change tables, all of them at that time. `sql` has them at their place in the file,
+    with the rest blanked out."""
+
+    at: Instant
+    sql: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class AdvanceTime:
     """`ADVANCE [stream] TO time`: no row before that time follows, of this stream or of any."""
 
@@ -64,7 +75,7 @@ class Expect:
     span: Span
 
 
-Step: TypeAlias = ScenarioEvents | AdvanceTime | End | Expect
+Step: TypeAlias = ScenarioEvents | ChangeTables | AdvanceTime | End | Expect
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +91,13 @@ class Scenario:
     day: str | None
 
 
-WORDS: Final = ("DAY", "EVENTS", "ADVANCE", "END", "EXPECT")
+WORDS: Final = ("DAY", "EVENTS", "CHANGE", "ADVANCE", "END", "EXPECT")
 _WORD = re.compile(rf"(?:{'|'.join(WORDS)})\b")
 _NAME = r'(?P<name>"[^"]+"|[^\s"]+)'
 _FORMS: Final = {
     "DAY": re.compile(r"DAY\s+(?P<time>\S+)"),
     "EVENTS": re.compile(rf"EVENTS\s+{_NAME}"),
+    "CHANGE": re.compile(r"CHANGE\s+AT\s+(?P<time>.+)"),
     "ADVANCE": re.compile(rf"ADVANCE(?:\s+(?!TO\s){_NAME})?\s+TO\s+(?P<time>.+)"),
     "END": re.compile(rf"END(?:\s+{_NAME})?"),
     "EXPECT": re.compile(
@@ -96,6 +108,7 @@ _FORMS: Final = {
 _HOW: Final = {
     "DAY": "DAY 2024-01-02",
     "EVENTS": "EVENTS stream, then a row in each line that follows, indented",
+    "CHANGE": "CHANGE AT 09:05:00, then INSERT, UPDATE, DELETE or MERGE in the lines that follow, indented",
     "ADVANCE": "ADVANCE TO 09:05:00, or ADVANCE stream TO 09:05:00",
     "END": "END, or END stream",
     "EXPECT": "EXPECT query AT 09:05:00, EXPECT query, EXPECT query COMPLETE UNTIL 09:05:00, EXPECT LATE stream or "
@@ -167,7 +180,7 @@ class _Reader:
         groups = form.groupdict()
         name = groups["name"].strip('"') if groups.get("name") else None
         time = groups.get("time")
-        if lines and word[0] not in ("EVENTS", "EXPECT"):
+        if lines and word[0] not in ("EVENTS", "CHANGE", "EXPECT"):
             raise ScenarioError(f"{word[0]} has no rows", code="scenario", span=self._span(lines[0]))
         match word[0]:
             case "DAY":
@@ -175,6 +188,8 @@ class _Reader:
                 self.day = time
             case "EVENTS":
                 yield ScenarioEvents(str(name), tuple(self._row(line, elements=False) for line in lines), span)
+            case "CHANGE":
+                yield ChangeTables(self._instant(str(time), span), self._only(lines), span)
             case "ADVANCE":
                 yield AdvanceTime(name, self._instant(str(time), span), span)
             case "END":
@@ -234,6 +249,14 @@ class _Reader:
                 hint="Times are 2024-01-02 09:05:00, or 09:05:00 after DAY 2024-01-02.",
                 span=span,
             ) from None
+
+    def _only(self, lines: list[_Line]) -> str:
+        """The text of lines, at their place."""
+        parts, position = [], 0
+        for line in lines:
+            parts += [re.sub(r"\S", " ", self.text[position : line.start]), line.text]
+            position = line.start + len(line.text)
+        return "".join(parts)
 
     def _span(self, line: _Line) -> Span:
         indent = len(line.text) - len(line.text.lstrip())

@@ -169,6 +169,14 @@ def streams(session: Session, arguments: Rest) -> None:
         session.say("no stream was declared")
 
 
+@command(".tables", "[name]", "list tables, or describe one", "stream")
+def tables(session: Session, arguments: Rest) -> None:
+    if arguments:
+        session.sql(f"DESCRIBE {arguments.words()[0]}", look=False)
+        return
+    session.sql("SHOW TABLES", look=False)
+
+
 @command(".functions", "[part of a name]", "list functions and aggregates")
 def functions_(session: Session, arguments: Rest) -> None:
     part = arguments.plain().lower()

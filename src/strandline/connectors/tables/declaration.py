@@ -40,7 +40,7 @@ def check_declaration(table: Table, directory: Path) -> str | None:
         return None
     identity, stored = read_document(path, KIND)
     if stored != describe(table):
-        raise errors.table_changed(table, _show(describe(table)), _show(stored))
+        raise errors.table_changed(table, directory / DECLARATION, _show(describe(table)), _show(stored))
     if not (directory / HEAD).exists():
         raise damaged(directory / HEAD)
     return str(identity)

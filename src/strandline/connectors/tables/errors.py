@@ -21,11 +21,11 @@ def table_busy(table: Table, detail: str | None) -> CheckpointError:
     )
 
 
-def table_changed(table: Table, declared: str, stored: str) -> CatalogError:
+def table_changed(table: Table, path: Path, declared: str, stored: str) -> CatalogError:
     return CatalogError(
         f'table "{table.name}" was created with another declaration',
         code="table-changed",
-        detail=f"{table.directory} has {stored}; declared is {declared}.",
+        detail=f"{path} has {stored}; declared is {declared}.",
         hint="Declare it as it was created, or DROP it first.",
     )
 

@@ -151,7 +151,9 @@ class TableLog:
         if base is not None:
             self.reach, self.digest, self.last = base.start, base.before, base.facts.last
         retained = self._recover([start for start in starts if start >= self.reach], head)
-        self._begin_segment(self._segment)
+        self._open_segment(
+            self._segment
+        )  # the head is written with the next change: what is only opened stays as it is
         reader = LogReader(self.directory, self.schema)
         rows = list(reader.read(self._segment, self.reach))
         in_file = [block.facts for block in retained if block.start >= self._segment]
@@ -268,6 +270,10 @@ class TableLog:
         self._head.write(TableHead(*values))
 
     def _begin_segment(self, start: int) -> None:
+        self._open_segment(start)
+        self._write_head()
+
+    def _open_segment(self, start: int) -> None:
         """Later blocks go to the file that begins, or began, at a position."""
         if self._file is not None:
             os.close(self._file)
@@ -277,7 +283,6 @@ class TableLog:
         path = segment_path(self.directory, start)
         self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         sync_directory(self.directory)
-        self._write_head()
 
     def close(self) -> None:
         if self._file is not None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from strandline.core.errors import QueryError
-from strandline.core.temporal import BEFORE_ALL, show_instant
+from strandline.core.temporal import BEFORE_ALL, SECOND, show_instant
 from strandline.database.introspection.statistics import OperatorStatistics, QueryCounters
 from strandline.database.introspection.text import align, count_of, shorten, show_watermark, walk_plan
 from strandline.planner.physical.graph import SOURCE, OperatorGraph
@@ -17,6 +18,7 @@ from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
 _JOINS = ("HashJoin", "OuterHashJoin", "LookupJoin")
+_GAP: Final = 60 * SECOND  # by which changes of a table must be ahead of the streams to be worth a word
 _WIDE = 84  # characters of an operator
 
 
@@ -58,8 +60,11 @@ _Verdict = tuple[str, str | None, str | None]
 
 
 def _verdicts(counters: QueryCounters, operators: Sequence[OperatorStatistics]) -> Iterator[_Verdict]:
+    gap = _time_gap(counters)
     if counters.rows_out:
-        yield f"has {_number(counters.rows_out, 'result')}", None, None
+        yield f"has {_number(counters.rows_out, 'result')}", *(gap[1:] if gap is not None else (None, None))
+    if gap is not None:
+        yield gap
     for status in counters.streams:
         if not status.rows and (status.late or status.rejected):
             kind, word = ("late", "WITHIN") if status.late else ("rejected", "the declared types")
@@ -94,9 +99,24 @@ def _verdicts(counters: QueryCounters, operators: Sequence[OperatorStatistics]) 
     yield "has no result yet", None, "Rows are in flight: a result is final once the watermark passes it."
 
 
+def _time_gap(counters: QueryCounters) -> _Verdict | None:
+    """Changes of a table that lie after all rows of the streams, which do not see them."""
+    streams = [status for status in counters.streams if not status.table and status.rows]
+    changed = [status for status in counters.streams if status.table and status.rows > status.base >= 0]
+    if not streams or not changed:
+        return None
+    table, stream = max(changed, key=lambda status: status.changed), max(streams, key=lambda status: status.high)
+    if table.changed - stream.high < _GAP:
+        return None
+    gap = f"hanges of table {table.stream} are at {show_instant(table.changed)}, "
+    gap += f"stream {stream.stream} is at {show_instant(stream.high)}"
+    remedy = "Change the table before the query starts, and give the changes times of the stream: use AT TIMESTAMP."
+    return f"has no result: c{gap}", f"{SOURCE}{table.stream}", f"C{gap}: its rows do not see them. {remedy}"
+
+
 def _stuck(counters: QueryCounters) -> Iterator[_Verdict]:
     """A stream without rows, or one that lags behind, holds the time of all others."""
-    active = [status for status in counters.streams if not status.idle and not status.ended]
+    active = [status for status in counters.streams if not (status.idle or status.ended or status.table)]
     if not active:
         return
     slowest = min(active, key=lambda status: status.watermark)
@@ -134,10 +154,10 @@ def _remedy(counters: QueryCounters, operator: OperatorStatistics) -> str | None
         return "No row satisfies it so far. Compare its units and spelling with the data."
     if operator.kind not in _JOINS:
         return None
-    spans = [status for status in counters.streams if status.rows]
-    late_start = max(spans, key=lambda status: status.low)
-    early_end = min(spans, key=lambda status: status.high)
-    if late_start.low > early_end.high:
+    spans = [status for status in counters.streams if status.rows and not status.table]
+    late_start = max(spans, key=lambda status: status.low, default=None)
+    early_end = min(spans, key=lambda status: status.high, default=None)
+    if late_start is not None and early_end is not None and late_start.low > early_end.high:
         return (
             f"{early_end.stream} ends at {show_instant(early_end.high)}, {late_start.stream} begins at "
             f"{show_instant(late_start.low)}: rows match only where their windows overlap."
@@ -150,15 +170,30 @@ def _streams(counters: QueryCounters, marked: str | None) -> list[str]:
     lines = [f"streams, complete up to {show_watermark(until)}"]
     width = max(len(status.stream) for status in counters.streams)
     for status in counters.streams:
+        if status.table:
+            lines.append(f"  {status.stream.ljust(width)}  {_show_changes(status)}{_mark(status, marked)}")
+            continue
         facts = [_number(status.rows, "row")]
         facts += [f"{status.late:,} late"] if status.late else []
         facts += [f"{status.rejected:,} rejected"] if status.rejected else []
         if status.rows:
             facts.append(f"{show_instant(status.low)} to {show_instant(status.high)}")
         facts += [word for word, holds in (("idle", status.idle), ("ended", status.ended)) if holds]
-        mark = "   ← here" if marked == f"{SOURCE}{status.stream}" else ""
-        lines.append(f"  {status.stream.ljust(width)}  {', '.join(facts)}{mark}")
+        lines.append(f"  {status.stream.ljust(width)}  {', '.join(facts)}{_mark(status, marked)}")
     return lines
+
+
+def _mark(status: SourceStatus, marked: str | None) -> str:
+    return "   ← here" if marked == f"{SOURCE}{status.stream}" else ""
+
+
+def _show_changes(status: SourceStatus) -> str:
+    """The changes of a table: before the query began, and since then."""
+    base = max(status.base, 0)
+    facts = [f"{_number(min(status.rows, base), 'change')} before the query began"]
+    if status.rows > base:
+        facts.append(f"{status.rows - base:,} since then, the last at {show_instant(status.changed)}")
+    return ", ".join(facts)
 
 
 def _show_operators(counters: QueryCounters, operators: Sequence[OperatorStatistics], marked: str | None) -> list[str]:

@@ -94,8 +94,8 @@ def analyzed(
 
 
 def stream_seconds(statuses: Iterable[SourceStatus]) -> float | None:
-    """Stream time covered so far in seconds; None before there is any."""
-    seen = [status for status in statuses if status.rows]
+    """Stream time covered so far in seconds, whatever the times of tables are; None before there is any."""
+    seen = [status for status in statuses if status.rows and not status.table]
     if not seen:
         return None
     span = (max(status.high for status in seen) - min(status.low for status in seen)) / SECOND

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from strandline.connectors.tables.feeds.base import FeedPosition
 from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
@@ -115,8 +116,10 @@ def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, .
         retained = RetainedLog(store.directory, store.log_schema)
         source = None if table.source is None else show_source(table.source)
         instants = (_instant(store.last_change), _instant(retained.since))
-        facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source, store.feed_position)
-        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts)
+        facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source)
+        feed = FeedPosition.from_text(store.feed_position)
+        counts = (None, None, None) if source is None else (feed.read, feed.rejected, feed.late)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts)
 
 
 def _instant(at: Instant) -> datetime | None:
@@ -191,7 +194,7 @@ TABLES: Final[dict[str, SystemTable]] = {
     ),
     "sys.tables": _table(
         "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
-        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, feed_position VARCHAR",
+        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, read BIGINT, rejected BIGINT, late BIGINT",
         _tables,
     ),
     "sys.queries": _table(

@@ -63,8 +63,10 @@ class SparkRun(PipelineDriver):
         self.planner = OffsetServer(pipeline, job.secret)
         try:
             self.query = self._start()
-        except BaseException:
+        except BaseException as error:
             self.planner.close()  # sources are open by now
+            if isinstance(error, Exception):  # of the JVM, which writes the first files of its log here
+                raise self._explain(error) from error
             raise
         self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
         self._watcher.start()
