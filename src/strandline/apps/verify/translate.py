@@ -199,10 +199,11 @@ class Translation:
         return SqlText(sql, columns)
 
     def having(self, select: ast.Select, texts: Texts) -> list[str]:
-        """The conditions on groups. At another instant than that of the result no stream may have rows yet: then there
-        is no group of no rows."""
+        """The conditions on groups. At another instant than that of the result, and in a stage over a table, no stream
+        may have rows yet: then there is no group of no rows."""
         found = [] if select.having is None else [self.dialect.sql(texts.condition(select.having))]
-        if self.now != INSTANT and is_grouping(select):
+        has_tables = not all(rows.is_stream for rows in self.dataset.rows.values())
+        if (has_tables or self.now != INSTANT) and is_grouping(select):
             begins = "FALSE" if self.dataset.begins is None else f"{self.now} >= {self.dataset.begins}"
             found.append(f"({begins} OR count(*) > 0)")
         return found
