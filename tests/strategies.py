@@ -602,8 +602,9 @@ class Writer:
         return "\n".join(self.statements)
 
 
-def question(dice: Random, with_tables: bool | None = None) -> Question:
-    """Up to three streams with up to four columns each, in two of five questions tables, and a query over them."""
+def question(dice: Random, with_tables: bool | None = False) -> Question:
+    """Up to three streams with up to four columns each, and a query over them; with tables, or for None in two of five
+    questions."""
     tables = some_tables(dice) if with_tables or (with_tables is None and dice.randint(1, 5) <= 2) else ()
     streams = []
     for number in range(dice.randint(1, 1 if tables else 3)):

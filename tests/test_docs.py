@@ -802,7 +802,8 @@ def test_types_and_units_have_their_place() -> None:
 def test_every_node_of_the_algebra_has_its_law() -> None:
     page = (ROOT / "docs" / "semantics.md").read_text()
     nodes = [node.__name__ for node in get_args(Plan)]
-    assert first_cells(section(page, "Operators")) == nodes, "in the order of logical/plan.py"
+    table, *_ = section(page, "Operators").split("\n### ")  # those of operators have tables of their own
+    assert first_cells(table) == nodes, "in the order of logical/plan.py"
 
 
 def test_commands_of_the_pages_exist() -> None:

@@ -65,7 +65,8 @@ class SparkRun(PipelineDriver):
             self.query = self._start()
         except BaseException as error:
             self.planner.close()  # sources are open by now
-            if isinstance(error, Exception):  # of the JVM, which writes the first files of its log here
+            # The JVM writes the first files of its log here. Errors of ours say what is wrong.
+            if isinstance(error, Exception) and not isinstance(error, StrandlineError):
                 raise self._explain(error) from error
             raise
         self._watcher = threading.Thread(target=self._watch, name="strandline-watch", daemon=True)
