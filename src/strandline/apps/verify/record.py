@@ -17,6 +17,7 @@ import polars as pl
 from strandline.apps.verify.dataset import Times
 from strandline.connectors.sources.base import Source, open_source
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE
+from strandline.connectors.tables.periods import with_periods
 from strandline.core.temporal import ALWAYS, OPEN
 from strandline.logical.catalog import BaseStream, Table
 from strandline.logical.change_feed import ChangeFeed
@@ -85,14 +86,15 @@ def record_table(table: Table, log: pl.DataFrame, base: int) -> Recorded:
             {name: row[name] for name in names},
             is_end := row[UNTIL] != OPEN,
             row[UNTIL] if is_end else row[FROM],
-            ALWAYS if table.kind == "constant" else row[CEASED] if is_end else row[SINCE],
+            ALWAYS if table.kind != "changing" else row[CEASED] if is_end else row[SINCE],
         )
         for row in log.iter_rows(named=True)
     ]
     elements = elements_of_log(changes, base)
     shape = {name: log.schema[name] for name in names} | {FROM: pl.Int64(), UNTIL: pl.Int64()}
     rows = [(*(element.values[name] for name in names), element.time, element.end) for element in elements]
-    return Recorded(table.input, pl.DataFrame(rows, schema=shape, orient="row"))
+    frame = pl.DataFrame(rows, schema=shape, orient="row")
+    return Recorded(table.input, with_periods(frame, table.input) if table.kind == "temporal" else frame)
 
 
 def too_late(rows: pl.DataFrame, disorder_us: int, partitions: Sequence[str | None] | None = None) -> Mask:
