@@ -1,26 +1,13 @@
-"""One PostgreSQL server for all tests of sources of tables, with a database of its own for each."""
+"""A database of its own for each test of a source of tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import count
 
 import psycopg
 import pytest
 
-from strandline.apps.verify.server import installed, temporary_server
-
 _numbers = count()
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[str]:
-    if installed() is None:
-        reason = "no PostgreSQL server is installed here (Debian: apt install postgresql)"
-        print(reason)
-        pytest.skip(reason)
-    with temporary_server() as dsn:
-        yield dsn
 
 
 @pytest.fixture

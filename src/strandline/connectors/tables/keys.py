@@ -10,13 +10,11 @@ import polars as pl
 from strandline.connectors.tables import errors
 from strandline.connectors.tables.blocks import ID
 from strandline.connectors.tables.content import RowChanges, TableContent
-from strandline.core.temporal import FOREVER
+from strandline.connectors.tables.periods import overlapping_rows
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import Expression
 from strandline.runtime.kernels.batch import pick
-from strandline.runtime.kernels.changes import rank_in_group
 from strandline.runtime.kernels.grouping import group_codes
-from strandline.runtime.kernels.hashing import to_integers
 
 
 def is_assigned(table: Table, assignments: Sequence[tuple[str, Expression]]) -> bool:
@@ -82,18 +80,5 @@ def _period(table: Table) -> tuple[str, ...]:
 
 def _overlapping(rows: pl.DataFrame, table: Table) -> pl.DataFrame | None:
     """The first key with two rows whose periods have an instant in common; None if there is none."""
-    if rows.height < 2:
-        return None
-    codes, _ = group_codes(rows, table.key)
-    period = [rows.get_column(name) for name in _period(table)]
-    start = to_integers(period[0])
-    end = np.full(rows.height, FOREVER)
-    if len(period) == 2:
-        end = np.where(period[1].is_null().to_numpy(), FOREVER, to_integers(period[1]))
-    order = np.lexsort((start, codes))
-    # By start, a period meets an earlier one of its key only if it meets the one right before it, or that met one.
-    follows = rank_in_group(codes[order]) > 0
-    meets = np.zeros(rows.height, np.bool_)
-    meets[1:] = start[order][1:] < end[order][:-1]
-    found = order[follows & meets]
+    found = np.flatnonzero(overlapping_rows(rows, table))
     return pick(rows, table.key)[int(found[0])] if len(found) else None
