@@ -76,8 +76,10 @@ def runs(spark_database: Database, tmp_path_factory: pytest.TempPathFactory) -> 
             while query.metrics()["batches"] < batches and query.is_running:
                 time.sleep(0.01)
             query.stop()
-            if len(moments) < 2 or is_committed(live):
+            if len(moments) < 2 or is_between_batches(live):
                 break
+            shutil.rmtree(live)
+            shutil.copytree(moments[-1], live)
         moments.append(base / f"moment{len(moments)}")
         shutil.copytree(live, moments[-1])
     assert start(spark_database, live, base / "in").await_end(60)
@@ -85,9 +87,10 @@ def runs(spark_database: Database, tmp_path_factory: pytest.TempPathFactory) -> 
     return live, moments
 
 
-def is_committed(directory: Path) -> bool:
-    """Whether a run was stopped between two batches, so that it goes on from its newest state."""
-    return newest(directory, "spark/offsets/[0-9]*").name == newest(directory, "spark/commits/[0-9]*").name
+def is_between_batches(directory: Path) -> bool:
+    """Whether a run was stopped between two batches before its end, so that it goes on from its newest state."""
+    committed = newest(directory, "spark/commits/[0-9]*").name
+    return newest(directory, "spark/offsets/[0-9]*").name == committed and int(committed) < FILES - 1
 
 
 def files_of(moment: Path) -> list[Path]:
