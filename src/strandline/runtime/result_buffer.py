@@ -144,14 +144,14 @@ def _restore_starts(retained: pa.Table, old: pa.Table, since: Instant, columns: 
     starts = _instants(retained, VALID_FROM)
     # One without an end is not in fragments, and is found by its start when it ends.
     valid = (starts <= since) & (_instants(retained, VALID_UNTIL) != OPEN)
-    continues = np.isin(starts[valid], _instants(old, VALID_UNTIL))
+    near = from_result(pa.concat_tables([retained.filter(pa.array(valid)), old]), columns)
+    ids = [column.id for column in columns]
+    continues = _continues(near, int(valid.sum()), ids)
     if not continues.any():
         return retained
-    near = pa.concat_tables([retained.filter(pa.array(valid)), old])
-    frame, ids = from_result(near, columns), [column.id for column in columns]
-    codes, _ = group_codes(frame, ids)
+    codes, _ = group_codes(near, ids)
     concerned = np.isin(codes, codes[: len(continues)][continues])
-    whole = coalesce(frame.filter(pl.Series(concerned)), ids).filter(pl.col(UNTIL) > since)
+    whole = coalesce(near.filter(pl.Series(concerned)), ids).filter(pl.col(UNTIL) > since)
     others = ~concerned[: len(continues)]
     return pa.concat_tables(
         [
@@ -160,6 +160,18 @@ def _restore_starts(retained: pa.Table, old: pa.Table, since: Instant, columns: 
             retained.filter(pa.array(~valid)),
         ]
     )
+
+
+def _continues(frame: pl.DataFrame, count: int, ids: list[str]) -> Mask:
+    """Which of the first `count` elements continue a later one of the frame: it is equal and ends where they begin."""
+    first, older = frame.head(count), frame.slice(count)
+    touching = older.filter(older.get_column(UNTIL).is_in(first.get_column(FROM).unique().implode()))
+    if not touching.height:
+        return np.zeros(count, np.bool_)
+    touching = touching.with_columns(pl.col(UNTIL).alias(FROM))
+    codes, _ = group_codes(pl.concat([first, touching]), [*ids, FROM])
+    continues: Mask = np.isin(codes[:count], codes[count:])
+    return continues
 
 
 def _instants(table: pa.Table, column: str) -> Times:

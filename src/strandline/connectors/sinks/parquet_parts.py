@@ -22,7 +22,7 @@ from strandline.core.durable import encode_name
 from strandline.core.temporal import FOREVER, OPEN
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter
-from strandline.runtime.kernels.batch import UNTIL
+from strandline.runtime.kernels.batch import UNTIL, keep, times
 from strandline.runtime.result import to_result
 
 
@@ -81,8 +81,8 @@ def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget],
             return [Message("result", query, DRIVER, table=to_result(frame, columns[query]))]
         messages: list[Message] = []
         path = f"{target.staging}/{encode_name(query)}-{batch:09d}-{task}"
-        is_open = pl.col(UNTIL) == OPEN
-        ended, still_open = frame.filter(~is_open), frame.filter(is_open)
+        is_open = times(frame, UNTIL) == OPEN
+        ended, still_open = keep(frame, ~is_open), keep(frame, is_open)
         if ended.height:
             facts = asdict(stage_file(to_result(ended, columns[query]), Path(f"{path}.staged")))
             messages.append(Message("file", query, DRIVER, facts=facts))

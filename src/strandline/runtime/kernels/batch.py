@@ -102,6 +102,8 @@ def gather(frame: pl.DataFrame, rows: Index) -> pl.DataFrame:
 
 def keep(frame: pl.DataFrame, mask: Mask) -> pl.DataFrame:
     """The rows of a frame that are marked."""
+    if mask.all():
+        return frame
     if not frame.width:
         return frame[np.flatnonzero(mask)]
     marked = pl.Series(mask)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from strandline.runtime.kernels.compiled import compiled
 from strandline.runtime.kernels.hashing import decimal_words
 
 Limbs: TypeAlias = dict[str, npt.NDArray[np.int64]]  # position or special name -> one digit per row
@@ -54,8 +55,13 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
         limbs["+inf"] = (values == np.inf).astype(np.int64)
         limbs["-inf"] = (values == -np.inf).astype(np.int64)
         values = np.where(finite, values, 0.0)
-    highest = float(np.abs(values).max(initial=0.0))
-    position = (math.frexp(highest)[1] - 1 + BIAS) // BITS
+    position = (math.frexp(_largest_magnitude(values))[1] - 1 + BIAS) // BITS
+    shifts = [BIAS - BITS * (position - k) for k in range(3)]
+    if all(abs(shift) < 1000 for shift in shifts):
+        # Nearly always three positions are enough, and all of them are cut off in one pass.
+        digits, values = _cut_digits(values, np.ldexp(1.0, shifts), np.ldexp(1.0, [-shift for shift in shifts]))
+        limbs.update({str(position - k): row for k, row in enumerate(digits) if row.any()})
+        position -= 3
     while values.any():
         # Cut off the part of this position, then continue with the rest; all of it is exact.
         shift = BIAS - BITS * position
@@ -65,6 +71,36 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
             values = values - _scaled(digit, -shift)
         position -= 1
     return limbs
+
+
+@compiled("f8(f8[::1])")
+def _largest_magnitude(values: npt.NDArray[np.float64]) -> float:
+    largest = 0.0
+    for value in values:
+        largest = max(largest, abs(value))
+    return largest
+
+
+@compiled("Tuple((i8[:, ::1], f8[::1]))(f8[::1], f8[::1], f8[::1])")
+def _cut_digits(
+    values: npt.NDArray[np.float64], scales: npt.NDArray[np.float64], inverses: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+    """The digits of values at some positions, the highest first, and what is left of each value; no values, if nothing
+    is left of any. All of it is exact.
+
+    Compiled: array functions would pass through the memory of all values four times for each position.
+    """
+    digits, rests = np.empty((len(scales), len(values)), np.int64), np.empty(len(values), np.float64)
+    is_rest = False
+    for row in range(len(values)):
+        rest = values[row]
+        for k in range(len(scales)):
+            digit = np.int64(rest * scales[k])
+            digits[k, row] = digit
+            rest -= digit * inverses[k]
+        rests[row] = rest
+        is_rest |= rest != 0.0
+    return digits, rests if is_rest else rests[:0]
 
 
 def _scaled(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.float64]:
@@ -190,21 +226,31 @@ def _round_by_adding(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]
     shift = BITS * lowest - BIAS
     if len(digits) > 3 or not -960 < shift < 900:
         return None
-    upper = digits[-1]
-    if len(digits) == 3:
-        upper = upper + (digits[1] >> BITS)
-        if not _within(upper, 2**21):
-            return None
-        upper = (upper << BITS) | (digits[1] & _MASK)
     if len(digits) == 1:
-        return _scaled(upper.astype(np.float64), shift)
-    if not _within(upper, 2**53) or not _within(digits[0], 2**53):
-        return None
-    return _scaled(upper.astype(np.float64) * 2.0**BITS + digits[0].astype(np.float64), shift)
+        return _scaled(digits[0].astype(np.float64), shift)
+    above = digits[2] if len(digits) == 3 else np.zeros(0, np.int64)
+    sums = _add_digits(digits[0], digits[1], above, math.ldexp(1.0, shift))
+    return sums if len(sums) == len(digits[0]) else None
 
 
-def _within(values: Ints, bound: int) -> bool:
-    return not len(values) or (int(values.max()) < bound and int(values.min()) > -bound)
+@compiled("f8[::1](i8[::1], i8[::1], i8[::1], f8)")
+def _add_digits(low: Ints, middle: Ints, high: Ints, scale: float) -> npt.NDArray[np.float64]:
+    """Numbers of two or three digits times a power of two, rounded once; nothing if one of them is too large.
+
+    Compiled: array functions would pass through memory ten times.
+    """
+    sums = np.empty(len(low), np.float64)
+    for row in range(len(low)):
+        upper = middle[row]
+        if len(high):
+            upper = high[row] + (upper >> 32)
+            if upper >= 2097152 or upper <= -2097152:
+                return sums[:0]
+            upper = (upper << 32) | (middle[row] & 4294967295)
+        if max(upper, low[row]) >= 9007199254740992 or min(upper, low[row]) <= -9007199254740992:
+            return sums[:0]
+        sums[row] = (np.float64(upper) * 4294967296.0 + np.float64(low[row])) * scale
+    return sums
 
 
 def _round_by_bits(digits: list[Ints], lowest: int) -> npt.NDArray[np.float64]:
