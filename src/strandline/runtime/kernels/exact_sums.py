@@ -56,12 +56,14 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
         limbs["-inf"] = (values == -np.inf).astype(np.int64)
         values = np.where(finite, values, 0.0)
     position = (math.frexp(_largest_magnitude(values))[1] - 1 + BIAS) // BITS
-    shifts = [BIAS - BITS * (position - k) for k in range(3)]
-    if all(abs(shift) < 1000 for shift in shifts):
-        # Nearly always three positions are enough, and all of them are cut off in one pass.
-        digits, values = _cut_digits(values, np.ldexp(1.0, shifts), np.ldexp(1.0, [-shift for shift in shifts]))
-        limbs.update({str(position - k): row for k, row in enumerate(digits) if row.any()})
-        position -= 3
+    shift = BIAS - BITS * position
+    if -1000 < shift and shift + BITS < 1000:
+        # Mostly two positions are enough, and both are cut off in one pass.
+        high, low, values = _cut_digits(
+            values, *(math.ldexp(1.0, s) for s in (shift, -shift, shift + BITS, -shift - BITS))
+        )
+        limbs.update({str(p): digits for p, digits in ((position, high), (position - 1, low)) if digits.any()})
+        position -= 2
     while values.any():
         # Cut off the part of this position, then continue with the rest; all of it is exact.
         shift = BIAS - BITS * position
@@ -81,26 +83,29 @@ def _largest_magnitude(values: npt.NDArray[np.float64]) -> float:
     return largest
 
 
-@compiled("Tuple((i8[:, ::1], f8[::1]))(f8[::1], f8[::1], f8[::1])")
+@compiled("Tuple((i8[::1], i8[::1], f8[::1]))(f8[::1], f8, f8, f8, f8)")
 def _cut_digits(
-    values: npt.NDArray[np.float64], scales: npt.NDArray[np.float64], inverses: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """The digits of values at some positions, the highest first, and what is left of each value; no values, if nothing
-    is left of any. All of it is exact.
+    values: npt.NDArray[np.float64], to_high: float, from_high: float, to_low: float, from_low: float
+) -> tuple[Ints, Ints, npt.NDArray[np.float64]]:
+    """The digits of values at two positions, given the powers of two that make a value of them and back; and what is
+    left of each value, or no values if nothing is left of any. All of it is exact.
 
     Compiled: array functions would pass through the memory of all values four times for each position.
     """
-    digits, rests = np.empty((len(scales), len(values)), np.int64), np.empty(len(values), np.float64)
+    high, low = np.empty(len(values), np.int64), np.empty(len(values), np.int64)
     is_rest = False
     for row in range(len(values)):
-        rest = values[row]
-        for k in range(len(scales)):
-            digit = np.int64(rest * scales[k])
-            digits[k, row] = digit
-            rest -= digit * inverses[k]
-        rests[row] = rest
-        is_rest |= rest != 0.0
-    return digits, rests if is_rest else rests[:0]
+        digit = np.trunc(values[row] * to_high)
+        rest = values[row] - digit * from_high
+        lower = np.trunc(rest * to_low)
+        high[row], low[row] = np.int64(digit), np.int64(lower)
+        is_rest |= rest - lower * from_low != 0.0
+    if not is_rest:
+        return high, low, np.empty(0, np.float64)
+    rests = np.empty(len(values), np.float64)
+    for row in range(len(values)):
+        rests[row] = values[row] - high[row] * from_high - low[row] * from_low
+    return high, low, rests
 
 
 def _scaled(values: npt.NDArray[np.float64], exponent: int) -> npt.NDArray[np.float64]:

@@ -238,15 +238,20 @@ class IncrementalAggregateOperator(Operator):
             if call.user is not None and call.argument is not None and not needs_members(call)
         }
         columns = self._columns(here, extremes, members, folds)
-        since, is_open = line.time, np.zeros(len(line.time), np.bool_)
+        since, until = line.time, line.until
         if keyed and carried.height:
+            # Runs are in order of time: first those of the groups that were carried over, which began earlier.
+            first_runs = line.code[: int(np.searchsorted(line.time, before))]
             began = np.empty(len(line.last), np.int64)
             began[at_carried] = times(carried, SINCE)
-            since = np.where(since < before, began[line.code], since)
-        if keyed and watermark.time < FOREVER:
-            is_open[line.last] = True
+            since = since.copy()
+            since[: len(first_runs)] = began[first_runs]
+        stays_open = keyed and watermark.time < FOREVER
+        if stays_open:
+            until = until.copy()
+            until[line.last] = OPEN
         shown = np.flatnonzero(exists)
-        until = np.where(is_open, OPEN, line.until)[shown]
+        until = until[shown]
         if self.coalesces:
             since, code, time = since.copy(), line.code[shown], line.time[shown]
             first, since[shown], until = _join_equal(code, time, since[shown], until, columns)
@@ -254,11 +259,13 @@ class IncrementalAggregateOperator(Operator):
         self._carry(here, since, folds, groups, representative)
         start = since[shown]
         if representative is not None:
-            payload = gather(groups, representative[line.code[shown]])
+            payload = gather(gather(groups, representative), line.code[shown])
             columns = [*payload.get_columns(), *columns]
         frame = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, until)])
         batch = Batch(pick(frame, list(frame_schema(self.output))))
-        return batch.keep((start >= before) | (until != OPEN) | watermark.announces)  # what stays open was sent
+        if watermark.announces or not stays_open:
+            return batch
+        return batch.keep((start >= before) | (until != OPEN))  # what stays open was sent
 
     def _deltas(self, frame: pl.DataFrame) -> dict[str, Index]:
         """The change of each total by elements, or by sums of elements; a number of values only where it is not that of
