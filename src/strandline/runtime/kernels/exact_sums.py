@@ -57,7 +57,7 @@ def _double_limbs(values: npt.NDArray[np.float64]) -> Limbs:
         values = np.where(finite, values, 0.0)
     position = (math.frexp(_largest_magnitude(values))[1] - 1 + BIAS) // BITS
     shift = BIAS - BITS * position
-    if -1000 < shift and shift + BITS < 1000:
+    if shift > -1000 and shift + BITS < 1000:
         # Mostly two positions are enough, and both are cut off in one pass.
         high, low, values = _cut_digits(
             values, *(math.ldexp(1.0, s) for s in (shift, -shift, shift + BITS, -shift - BITS))
