@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,3 +83,23 @@ def test_changes_beside_rows_of_now_are_no_gap(database: Database) -> None:
     text = query.why()
     assert "has found no match" in text and "AT TIMESTAMP" not in text
     assert "1 change before the query began, 1 since then" in text
+
+
+@pytest.mark.spark
+def test_a_query_does_not_go_on_with_a_table_that_was_created_again(spark_database: Database, tmp_path: Path) -> None:
+    """Its state has rows of the table that was there before, and its position counts the changes of that one."""
+
+    def start(rows: str) -> Database:
+        database = sl.connect(spark=spark_database.spark, checkpoint=tmp_path, shards=1)
+        database.sql("CREATE STREAM s (k INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+        database.sql(f"CREATE TABLE t (k INT, p INT, PRIMARY KEY (k)); {rows}")
+        return database
+
+    text = "SELECT s.k, t.p FROM s [RANGE 10 SECONDS] JOIN t ON s.k = t.k"
+    with start("INSERT INTO t VALUES (1, 1)") as database:
+        query = database.sql(text, name="q")
+        wait(query, lambda: query.heartbeats()["t"].rows == 1)
+    shutil.rmtree(tmp_path / "tables")
+    with start("INSERT INTO t VALUES (1, 2), (2, 3)") as database, pytest.raises(sl.StrandlineError) as caught:
+        database.sql(text, name="q")
+    assert caught.value.code == "table-replaced" and str(tmp_path) in caught.value.message

@@ -39,7 +39,7 @@ class SourceOffset:
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
-    source's own log up to here, if it has one. Of a table, `arrived` is the promise: every change after `at` takes
+    source's own log up to here, if it has one; of a table, the table's identity. Of a table, `arrived` is the promise: every change after `at` takes
     effect there or later; `base` is the end of its log when the query was first planned. `announcements` counts the
     batches so far in which open elements were announced again, `announced` are the queries for which this one does.
     """

@@ -37,7 +37,8 @@ class TableOffsets:
             base = before.base if before.base >= 0 else reach
         at = max(before.at, min(reach, before.at + max_rows))
         whole = at >= reach
-        return replace(before, at=at, base=base, arrived=promise if whole else promised), whole
+        seal = before.seal or self.source.seal(at)
+        return replace(before, at=at, base=base, arrived=promise if whole else promised, seal=seal), whole
 
     def last_change(self) -> Instant:
         """When the last change takes effect; those of a static table are before everything."""

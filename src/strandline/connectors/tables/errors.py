@@ -30,6 +30,15 @@ def table_changed(table: Table, path: Path, declared: str, stored: str) -> Catal
     )
 
 
+def table_replaced(directory: Path, position: int) -> CheckpointError:
+    return CheckpointError(
+        f"the table in {directory} is not the one that this query has read",
+        code="table-replaced",
+        detail=f"The query has read {position:,} changes of a table that was in this directory before.",
+        hint="Put the directory of that table back, or start the query with a new checkpoint.",
+    )
+
+
 def table_closed(table: Table) -> QueryError:
     return QueryError(f'table "{table.name}" is closed', code="table-closed", hint="Open the database again.")
 

@@ -12,6 +12,7 @@ import polars as pl
 from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.tables.bases import read_base
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
+from strandline.connectors.tables.errors import table_replaced
 from strandline.connectors.tables.log import LogReader, read_head
 from strandline.connectors.tables.periods import with_periods
 from strandline.connectors.tables.store import find_open_table
@@ -59,7 +60,13 @@ class TableSource(Source):
     def rows_left(self, position: int) -> int | None:
         return self.log_end() - position
 
+    def seal(self, position: int) -> str:
+        """The identity of the table; each position of its log is protected by the log itself."""
+        return find_open_table(self.path).identity
+
     def verify(self, position: int, seal: str) -> None:
+        if seal and seal != self.seal(position):
+            raise table_replaced(self.path, position)
         if self.log_end() < position:
             raise damaged(self.path)
 

@@ -101,6 +101,11 @@ class TableStore:
         return self._log.last
 
     @property
+    def identity(self) -> str:
+        """A name of its own: a table that is created in the same directory later has another."""
+        return self._log.identity
+
+    @property
     def feed_position(self) -> str | None:
         """How far the feed was read whose rows are in the log."""
         return self._feed
