@@ -39,9 +39,13 @@ class SourceOffset:
 
     `arrived` is the time of the batch by the driver's clock, where the stream goes by that: later in every batch.
     `sampling_rates` are the fractions of the rows that the samplers of queries keep. `seal` is the digest of the
-    source's own log up to here, if it has one; of a table, the table's identity. Of a table, `arrived` is the promise: every change after `at` takes
-    effect there or later; `base` is the end of its log when the query was first planned. `announcements` counts the
-    batches so far in which open elements were announced again, `announced` are the queries for which this one does.
+    source's own log up to here, if it has one.
+
+    Of a table, `arrived` is the promise: every change after `at` takes effect there or later; `base` is the end of its
+    log when the query was first planned, `seal` is the identity of the table.
+
+    `announcements` counts the batches so far in which open elements were announced again, `announced` are the queries
+    for which this one does.
     """
 
     at: int = 0
