@@ -198,6 +198,9 @@ class MemoryTable(TableSource):
         self.promised = max(self.promised, at_least, min(last + 1, following))
         return self.reach, self.promised
 
+    def seal(self, position: int) -> str:
+        return ""
+
     def log_end(self) -> int:
         return self.reach
 

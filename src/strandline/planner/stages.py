@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from strandline.core.errors import PlanError
-from strandline.logical.plan import Plan
-from strandline.logical.tree import transform_up
+from strandline.logical.plan import Plan, Scan
+from strandline.logical.tree import transform_up, walk
 from strandline.planner.cardinality import NOTHING_KNOWN, StatisticsByStream
 from strandline.planner.join_order import order_joins
 from strandline.planner.prices import Prices
@@ -112,14 +112,22 @@ def optimize(
 def prepare(plan: Plan) -> Plan:
     """The stages before joins are ordered: what they cost depends on what the filters leave, and maps would stand
     between them."""
-    return run_to_fixpoint(FILTERS, run_to_fixpoint(LOOKUPS, run_to_fixpoint(NEEDLESS, plan)))
+    rewritten = run_to_fixpoint(FILTERS, run_to_fixpoint(LOOKUPS, run_to_fixpoint(NEEDLESS, plan)))
+    return rewritten if _ends_as(plan, rewritten) else plan
 
 
 def finish(plan: Plan) -> Plan:
     """The stages after joins are ordered. Columns last: which ones are needed is known once the filters are where they
     stay."""
-    plan = run_to_fixpoint(CONSTANTS, plan)
-    return run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(run_to_fixpoint(MAPS, plan))))
+    below = run_to_fixpoint(MAPS, run_to_fixpoint(CONSTANTS, plan))
+    rewritten = run_to_fixpoint(SHARING, run_to_fixpoint(MAPS, prune_columns(below)))
+    return rewritten if _ends_as(plan, rewritten) else plan
+
+
+def _ends_as(plan: Plan, rewritten: Plan) -> bool:
+    """A query ends when its streams end. One that is left with tables that change, and no stream, would not."""
+    before, after = ({node.table for node in walk(p) if isinstance(node, Scan)} for p in (plan, rewritten))
+    return None in after or None not in before or "changing" not in after
 
 
 def run_to_fixpoint(stage: RewriteStage, plan: Plan) -> Plan:
