@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ROWS: Final = 10_000_000
 SECONDS: Final = 10.0
 SMALLER: Final = 10  # the other table has a tenth of the rows: the work per row must not depend on it
+SMALLER_SECONDS: Final = 30.0  # and at most this long a run
 PATIENCE_SECONDS: Final = 600.0  # beyond the length of a run: to load, to start, for the first result
 PARTS: Final = (*KINDS, "freshness", "upserts")
 
@@ -109,11 +110,11 @@ def run_enrich(bench: Bench) -> Figures:
     parts = bench.chosen(PARTS)
     figures: Figures = {"bench": "enrich", "rows": rows, "seconds": seconds, "runs": []}
     for kind in (kind for kind in KINDS if kind in parts):
-        for size in (max(rows // SMALLER, 1), rows):
-            figures["runs"].append(_measure_join(bench, kind, size, seconds, restart=size == rows))
+        for size, length in ((max(rows // SMALLER, 1), min(seconds, SMALLER_SECONDS)), (rows, seconds)):
+            figures["runs"].append(_measure_join(bench, kind, size, length, restart=size == rows))
     if "freshness" in parts:
         for kind in KINDS:
-            found = _measure(bench, kind, "freshness", rows, seconds)
+            found = _measure(bench, kind, "freshness", rows, min(seconds, SMALLER_SECONDS))
             figures.setdefault("freshness", []).append({"kind": kind, **found})
             bench.say(f"{kind}: visible after {found.get('p50_ms')} ms, p99 {found.get('p99_ms')} ms")
     if "upserts" in parts:
