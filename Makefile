@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz fuzz-optimizer attack soak house check format bench bench-peers docs pictures clean
+.PHONY: demo test test-all fuzz fuzz-optimizer attack soak kill house check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -30,6 +30,9 @@ attack: $(READY)  ## damage, kills, faults and hostile input, about half an hour
 soak: $(READY)  ## 50,000 rows/s on Spark with a kill every two minutes, judged at the end; MINUTES=30 RATE=50000 FILES=1 per second EVERY=120
 	$(BIN)/python tests/attack/soak.py --minutes $(or $(MINUTES),30) --rate $(or $(RATE),50000) \
 	  --per-second $(or $(FILES),1) --every $(or $(EVERY),120) --seed $(SEED)
+
+kill: $(READY)  ## statements that change a table while queries on Spark read it, killed N=200 times
+	$(BIN)/python tests/attack/table_kills.py --kills $(or $(N),200) --seed $(SEED)
 
 house: $(READY)  ## figures of the source tree: sizes, names, the traced run of the README's example
 	$(BIN)/python tests/house.py
