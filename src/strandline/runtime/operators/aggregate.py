@@ -136,7 +136,7 @@ class IncrementalAggregateOperator(Operator):
             valid = self.valid.rows() if self.needs_members else []
             staying = pl.concat([ended.head(0).drop(UNTIL), *(rows.select([*self.stored]) for rows in valid)])
         else:
-            lasting = keep(arrived, times(arrived, UNTIL) >= watermark.time)
+            lasting = keep(arrived, times(arrived, UNTIL) >= min(watermark.time, OPEN))
             best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
             held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
         return self._sweep(carried, held, arrived, ended, staying, before, watermark)
@@ -197,7 +197,7 @@ class IncrementalAggregateOperator(Operator):
             representative = representative[:count]
             staying, at_staying = keep(staying, at_staying < count), at_staying[at_staying < count]
         ends = times(arrived, UNTIL)
-        over = ends < watermark.time
+        over = ends < min(watermark.time, OPEN)  # what is open at the end of everything does not end there
 
         keyed = isinstance(self.totals, KeyedLog)
         begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time

@@ -46,7 +46,7 @@ class ChangeStreamOperator(Operator):
         ended = self.ends.take_before(watermark.time)
         ending = pl.concat([begun, again]) if again.height else begun
         ends = times(ending, UNTIL)
-        over = ends < watermark.time
+        over = ends < min(watermark.time, OPEN)  # what is open at the end of everything does not end there
         self.ends.append(keep(ending, ~over & (ends < FOREVER) & (ends != OPEN)))
         leaving = pl.concat([*ended, keep(ending, over)])
         events = stack([begun, leaving])

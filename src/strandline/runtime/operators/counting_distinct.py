@@ -58,7 +58,7 @@ class CountingDistinctOperator(Operator):
         self.watermark = until
         frame = pick(inputs[0].frame, [*self.columns, FROM, UNTIL])
         begun, ended = begun_and_ended(frame, before)
-        over = times(begun, UNTIL) < until
+        over = times(begun, UNTIL) < min(until, OPEN)  # what is open at the end of everything does not end there
         leaving = self._leaving(keep(begun, ~over), ended, until)
         changed = stack([begun, leaving])
         everything = watermark.announces or until == FOREVER
