@@ -16,13 +16,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from strandline.core.temporal import FOREVER
+from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, array_of, decimal
 from strandline.functions.aggregates import DISPERSIONS, aggregate, aggregate_type
 from strandline.logical.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.logical.reference.interpreter import bag
 from strandline.logical.udf import UserAggregate
 from strandline.planner.physical.distinct_aggregates import has_sums
+from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.operators import live_elements
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Watermark
@@ -517,3 +518,15 @@ def test_a_sum_beyond_128_bits_comes_back() -> None:
     source: Elements = [*[((top,), 0, 10)] * 5000, *[((bottom,), 5, 10)] * 4999]
     out = aggregated(columns(wide), 0, ["sum c0", "avg c0"], source)
     assert [at(out, t) for t in (3, 5)] == [[(None, float(top))], [(top, float(Fraction(top) / 9999))]]
+
+
+@pytest.mark.parametrize("form", ["intervals", "changes"])
+@pytest.mark.parametrize("cut", [2, 5, 9, 20, 25])
+def test_rows_of_a_table_before_time_begins_count_alone(form: StreamForm, cut: Instant) -> None:
+    """Without rows there is no count before the first row of a stream, at `origin`; a table may have rows before it."""
+    operator = IncrementalAggregateOperator((), calls(TEXT, "count"), TEXT, form)
+    found = elements_of(operator.step([batch(TEXT, [(("a",), 0, 5)])], Watermark(cut, 20)).frame)
+    found += elements_of(operator.step([batch(TEXT, [])], Watermark(FOREVER, 20)).frame)
+    ended = [element for element in found if element[2] != OPEN]
+    for t, expected in ((0, [(1,)]), (4, [(1,)]), (5, []), (19, []), (20, [(0,)]), (30, [(0,)])):
+        assert at(ended, t) == expected, t

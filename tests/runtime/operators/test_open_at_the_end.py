@@ -17,12 +17,12 @@ from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.change_stream import ChangeStreamOperator
 from strandline.runtime.operators.counting_distinct import CountingDistinctOperator
-from support import TEXT, batch, elements_of
+from support import TEXT, Elements, batch, elements_of
 
 COUNT = ((Column("n", "n", BIGINT), AggregateCall("count", None, BIGINT)),)
 
 
-def emitted(operator: Operator) -> list[tuple[tuple[object, ...], int, int]]:
+def emitted(operator: Operator) -> Elements:
     """What comes of two equal elements that are open at the end; the second begins in the last slice."""
     first, second = (batch(TEXT, [(("a",), start, OPEN)]) for start in (0, 5))
     found = elements_of(operator.step([first], Watermark(3, 0)).frame)
@@ -38,7 +38,7 @@ def emitted(operator: Operator) -> list[tuple[tuple[object, ...], int, int]]:
     ],
     ids=["insert", "delete", "distinct"],
 )
-def test_it_does_not_end(make: Callable[[], Operator], expected: list[tuple[tuple[object, ...], int, int]]) -> None:
+def test_it_does_not_end(make: Callable[[], Operator], expected: Elements) -> None:
     assert emitted(make()) == expected
 
 

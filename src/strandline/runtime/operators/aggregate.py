@@ -200,7 +200,7 @@ class IncrementalAggregateOperator(Operator):
         over = ends < min(watermark.time, OPEN)  # what is open at the end of everything does not end there
 
         keyed = isinstance(self.totals, KeyedLog)
-        begins = not self.keys and not carried.height and before <= watermark.origin < watermark.time
+        begins = not self.keys and before <= watermark.origin < watermark.time
         origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
         events = GroupEvents(
             # Groups that were sent as changes began earlier, each at its time; here it is enough that they come first.
@@ -220,8 +220,7 @@ class IncrementalAggregateOperator(Operator):
         self._keep_valid(arrived, entering, ~over & ((ends < OPEN) | keeps_all))
         sums = self._totals(line, events, carried, entering, self._deltas(ended))
         exists = line.time < line.until
-        if self.keys:
-            exists &= sums[ROWS] > 0
+        exists &= (sums[ROWS] > 0) | (not self.keys and line.time >= watermark.origin)
         here = _Slice(line, events, carried, arrived, ended, sums, exists)
         extremes = {
             side: self._extremes(side, held[side], at, here) for side, at in zip(self.sides, at_held, strict=True)
