@@ -14,6 +14,7 @@ from strandline.core.durable import (
     DocumentKind,
     HeadFile,
     encode_name,
+    query_directory,
     read_document,
     scan_chain,
     write_document,
@@ -44,6 +45,14 @@ def test_a_name_is_one_file_name(name: str) -> None:
 @given(st.lists(st.text(alphabet="./\\_-aA%~25\0é" + "x" * 5, max_size=300), unique=True, max_size=20))
 def test_different_names_are_different_files(names: list[str]) -> None:
     assert len({encode_name(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["tables", "Views", "EVENTS"])
+def test_a_query_may_be_called_as_another_directory_of_a_database(tmp_path: Path, name: str) -> None:
+    directory = query_directory(tmp_path, name)
+    assert directory.parent == tmp_path and directory.name.lower() != name.lower()
+    assert query_directory(tmp_path, "q").name == "q"
+    assert query_directory(tmp_path, name).name != encode_name(directory.name)
 
 
 @pytest.mark.parametrize("name", ["per_key", "q1", "a-b", "v1.2", "Größe", "trades"])

@@ -28,6 +28,7 @@ DIGEST_LENGTH: Final = 32  # hexadecimal digits
 START: Final = "0" * DIGEST_LENGTH  # the digest before the first line of a chain
 _LONGEST_NAME: Final = 120  # characters of a file name for a user-defined name
 _BLOCK: Final = 2**20
+OTHER_DIRECTORIES: Final = frozenset({"events", "tables", "views"})  # of a database, beside those of its queries
 
 
 # Names
@@ -49,6 +50,14 @@ def encode_name(name: str) -> str:
         return encoded
     short = encoded.encode()[: _LONGEST_NAME - 40].decode(errors="ignore")
     return f"{short}%~{digest(name.encode('utf-8', 'surrogatepass'))}"
+
+
+def query_directory(root: Path, name: str) -> Path:
+    """Directory for the checkpoint of a query, beside those of events, tables and views, whatever the query is called."""
+    encoded = encode_name(name)
+    if encoded.lower() in OTHER_DIRECTORIES:
+        encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
+    return root / encoded
 
 
 # Whole files

@@ -22,7 +22,7 @@ from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
 from strandline.connectors.sinks.stored_view import StoredView
 from strandline.connectors.tables.groups import CommittedChange
-from strandline.core.durable import encode_name
+from strandline.core.durable import encode_name, query_directory
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.faults import named_faults
 from strandline.core.log import log_failure, log_query_end
@@ -207,7 +207,7 @@ class Database:
 
     def checkpoint_of(self, name: str) -> Path | None:
         """The directory for the checkpoint of a query; None for a temporary one."""
-        return self.checkpoint / encode_name(name) if self.checkpoint is not None else None
+        return query_directory(self.checkpoint, name) if self.checkpoint is not None else None
 
     def make_view_sink(self, view: DerivedStream) -> Memory:
         """Where a materialized view is kept: in memory, and with a checkpoint also beside it."""
@@ -224,7 +224,7 @@ class Database:
             self.queries.remove(query)
         if self.checkpoint is not None:
             shutil.rmtree(self._view_directory(name), ignore_errors=True)
-            shutil.rmtree(self.checkpoint / encode_name(name), ignore_errors=True)
+            shutil.rmtree(query_directory(self.checkpoint, name), ignore_errors=True)
 
     def _view_directory(self, name: str) -> Path:
         assert self.checkpoint is not None, "without one, a view is in memory only"

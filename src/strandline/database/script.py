@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from strandline.connectors.sinks import Parquet, Sink
-from strandline.core.durable import encode_name
+from strandline.core.durable import encode_name, query_directory
 from strandline.core.errors import QueryError
 from strandline.core.lease import refuse_busy
 from strandline.database.database import Database
@@ -121,7 +121,7 @@ def _placed_groups(
     """The queries that run together, each group with the directory of its checkpoint."""
     root = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
     for group in connected_groups(script.queries):
-        yield root / encode_name(group[0].name), group
+        yield query_directory(root, group[0].name), group
 
 
 def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
