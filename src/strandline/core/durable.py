@@ -53,7 +53,7 @@ def encode_name(name: str) -> str:
 
 
 def query_directory(root: Path, name: str) -> Path:
-    """Directory for the checkpoint of a query, beside those of events, tables and views, whatever the query is called."""
+    """Directory for the checkpoint of a query, whatever its name: beside those of events, tables and views."""
     encoded = encode_name(name)
     if encoded.lower() in OTHER_DIRECTORIES:
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
