@@ -19,6 +19,7 @@ import user_functions as users
 from mutations import Seed, mutated
 from strandline import connect
 from strandline.connectors.sources.file import FileSource
+from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.core.errors import Span, StrandlineError
 from strandline.database.database import Database
 from strandline.database.script import DeferredStatements
@@ -33,6 +34,7 @@ PATIENCE_S = 5
 def files_exist(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which files there are is not about the text."""
     monkeypatch.setattr(FileSource, "check", lambda *_: None)
+    monkeypatch.setattr(TableFeeder, "start", lambda *_: None)
 
 
 BLOCK = 250

@@ -26,7 +26,7 @@ from strandline.connectors.sources.files.content import FileFormat, file_changed
 from strandline.connectors.sources.files.csv_rows import read_csv
 from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
 from strandline.connectors.sources.files.records import too_long
-from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, static_base
+from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, missing_directory, static_base
 from strandline.connectors.sources.files.units import FileUnit, FileUnitLog, shared_log
 from strandline.connectors.sources.json_lines import conform_lines
 from strandline.connectors.traits import Traits
@@ -92,12 +92,7 @@ class FileSource(Source):
     def check(self, span: Span | None) -> None:
         folder = self.folder.base or "."
         if not os.path.isdir(folder):
-            raise SourceError(
-                f"the directory {folder} does not exist",
-                code="missing-file",
-                hint=f"Paths are relative to {os.getcwd()}.",
-                span=span,
-            )
+            raise missing_directory(folder, span)
         files = [file.path for file in self.folder.list_files()]
         if not files and not self.follow:
             raise SourceError(

@@ -53,12 +53,21 @@ def join_as_of(
         message = f'"{column.name}" is not the time column of a stream on the left of the join'
         hint = "Write FOR SYSTEM_TIME AS OF s.ts, where s is a stream that is ORDERED BY ts."
         raise as_of.error(message, "lookup-as-of", hint)
+    if any(isinstance(node, logical.OuterJoin) and column.id in _may_be_missing(node) for node in walk(left)):
+        message = f'"{column.name}" has no value for rows without a match in an outer join'
+        hint = "Join the table with that stream before the outer join, or write the time column of the other stream."
+        raise as_of.error(message, "lookup-as-of", hint)
     if _reads_stream(right):
         hint = "Remove it: rows of streams are joined while they are valid."
         raise BindError("FOR SYSTEM_TIME AS OF needs a table", code="lookup-as-of", hint=hint, span=span)
     if kind not in _KINDS:
         raise _not_preserved(span)
     return _placed(Lookup(_KINDS[kind], None, predicate, left, right), column.id, span)
+
+
+def _may_be_missing(join: logical.OuterJoin) -> frozenset[str]:
+    """The columns that are NULL in rows without a match."""
+    return column_ids(join.right) | (column_ids(join.left) if join.full else frozenset())
 
 
 def _placed(lookup: Lookup, time_id: str, span: Span) -> Plan:

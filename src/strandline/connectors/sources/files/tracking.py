@@ -21,6 +21,7 @@ from typing import Final
 from strandline.connectors.sources.files.content import fingerprint
 from strandline.connectors.sources.files.planning import PLAN_ERRORS, FileOptions, IncompleteFile, InputFile, plan_file
 from strandline.connectors.sources.files.units import FileUnit, ListedFile
+from strandline.core.errors import SourceError, Span
 from strandline.core.security.allow import Allow, FilePath, first_wildcard
 
 SETTLE_SECONDS = 2.0
@@ -31,6 +32,11 @@ LONGEST_PAUSE: Final = 2.0  # seconds between two polls
 def static_base(pattern: str) -> str:
     """The directory before the first wildcard."""
     return os.path.dirname(pattern[: first_wildcard(pattern)])
+
+
+def missing_directory(directory: str, span: Span | None) -> SourceError:
+    hint = f"Paths are relative to {os.getcwd()}."
+    return SourceError(f"the directory {directory} does not exist", code="missing-file", hint=hint, span=span)
 
 
 class FollowedDirectory:
@@ -60,10 +66,13 @@ class FollowedDirectory:
             listed_files = (_listed(os.path.relpath(path, self.base or "."), path) for path in paths)
             return [file for file in listed_files if file is not None and self._counts(file)]
         files: list[ListedFile] = []
-        with os.scandir(self.base or ".") as entries:
-            for entry in entries:
-                if self._matches(entry.name) and (file := _listed(entry.name, entry)) and self._counts(file):
-                    files.append(file)
+        try:
+            with os.scandir(self.base or ".") as entries:
+                for entry in entries:
+                    if self._matches(entry.name) and (file := _listed(entry.name, entry)) and self._counts(file):
+                        files.append(file)
+        except (FileNotFoundError, NotADirectoryError):
+            raise missing_directory(self.base or ".", None) from None
         return files
 
     def _counts(self, file: ListedFile) -> bool:
