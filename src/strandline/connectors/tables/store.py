@@ -234,8 +234,9 @@ class TableStore:
     def _fold_later(self) -> None:
         """Fold in a thread of its own, if the last one has ended."""
         if self._folder is None or not self._folder.is_alive():
-            self._folder = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
-            self._folder.start()
+            folder = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
+            folder.start()
+            self._folder = folder  # once it runs: whoever closes the table waits for it
 
     def _try_to_fold(self) -> None:
         try:
