@@ -71,7 +71,7 @@ class TableStore:
         self._wake = threading.Condition()
         self._is_closing = False
         self._folding = threading.Lock()
-        self._folder: threading.Thread | None = None
+        self._fold_thread: threading.Thread | None = None
         self._lease = _acquire(table, self.directory)
         try:
             self._log = self._open()
@@ -233,10 +233,10 @@ class TableStore:
 
     def _fold_later(self) -> None:
         """Fold in a thread of its own, if the last one has ended."""
-        if self._folder is None or not self._folder.is_alive():
-            folder = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
-            folder.start()
-            self._folder = folder  # once it runs: whoever closes the table waits for it
+        if self._fold_thread is None or not self._fold_thread.is_alive():
+            thread = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
+            thread.start()
+            self._fold_thread = thread  # only once it runs: closing the table waits for it
 
     def _try_to_fold(self) -> None:
         try:
@@ -253,8 +253,8 @@ class TableStore:
             if self.users:
                 return
             _stores.pop(self.directory.absolute(), None)
-            if self._folder is not None:
-                self._folder.join()
+            if self._fold_thread is not None:
+                self._fold_thread.join()
             with self._wake:
                 self._is_closing = True
                 self._wake.notify()

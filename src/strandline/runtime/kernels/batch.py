@@ -57,7 +57,7 @@ class Batch:
         return Batch(gather(self.frame, rows))
 
     def keep(self, mask: Mask) -> Batch:
-        return self if mask.all() else Batch(keep(self.frame, mask))
+        return Batch(keep(self.frame, mask))
 
     def with_times(self, start: Times, end: Times) -> Batch:
         return Batch(with_series(self.frame, pl.Series(FROM, start), pl.Series(UNTIL, end)))

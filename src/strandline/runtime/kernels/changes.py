@@ -72,6 +72,12 @@ def begun_and_ended(frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame,
     return keep(frame, ~earlier), keep(frame, ended)
 
 
+def has_ended(ends: Times, watermark: Instant) -> Mask:
+    """Which elements end before a watermark. One that is open does not, also when everything ends."""
+    ended: Mask = ends < min(watermark, OPEN)
+    return ended
+
+
 def drop_replaced(frame: pl.DataFrame, columns: Sequence[str], again: Mask) -> pl.DataFrame:
     """Elements as they were sent, without those that were sent without an end and then `again`, with it."""
     if not again.any():

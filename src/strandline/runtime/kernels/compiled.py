@@ -1,9 +1,9 @@
 """Loops that no array function expresses, compiled to machine code by Numba when first needed.
 
 Only for recurrences, where a step depends on the one before, and for arithmetic that would pass through memory many
-times. Numba takes half a second to import and some seconds to
-compile. So it is imported by the first call, the machine code is cached on disk beside the source or in the user's
-cache directory, and workers are forked from a process that has loaded it (`load_all`).
+times. Numba takes half a second to import and some seconds to compile. So it is imported by the first call, the machine
+code is cached on disk beside the source or in the user's cache directory, and workers are forked from a process that
+has loaded it (`load_all`).
 """
 
 from __future__ import annotations

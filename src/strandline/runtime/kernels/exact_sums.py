@@ -249,12 +249,12 @@ def _add_digits(low: Ints, middle: Ints, high: Ints, scale: float) -> npt.NDArra
         upper = middle[row]
         if len(high):
             upper = high[row] + (upper >> 32)
-            if upper >= 2097152 or upper <= -2097152:
+            if upper >= 2**21 or upper <= -(2**21):
                 return sums[:0]
-            upper = (upper << 32) | (middle[row] & 4294967295)
-        if max(upper, low[row]) >= 9007199254740992 or min(upper, low[row]) <= -9007199254740992:
+            upper = (upper << 32) | (middle[row] & (2**32 - 1))
+        if max(upper, low[row]) >= 2**53 or min(upper, low[row]) <= -(2**53):
             return sums[:0]
-        sums[row] = (np.float64(upper) * 4294967296.0 + np.float64(low[row])) * scale
+        sums[row] = (np.float64(upper) * 2.0**32 + np.float64(low[row])) * scale
     return sums
 
 

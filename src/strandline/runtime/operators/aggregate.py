@@ -32,7 +32,7 @@ from strandline.runtime.kernels.batch import (
     with_series,
     without,
 )
-from strandline.runtime.kernels.changes import begun_and_ended
+from strandline.runtime.kernels.changes import begun_and_ended, has_ended
 from strandline.runtime.kernels.columns import polars_type
 from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes, group_order
@@ -136,7 +136,7 @@ class IncrementalAggregateOperator(Operator):
             valid = self.valid.rows() if self.needs_members else []
             staying = pl.concat([ended.head(0).drop(UNTIL), *(rows.select([*self.stored]) for rows in valid)])
         else:
-            lasting = keep(arrived, times(arrived, UNTIL) >= min(watermark.time, OPEN))
+            lasting = keep(arrived, ~has_ended(times(arrived, UNTIL), watermark.time))
             best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
             held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
         return self._sweep(carried, held, arrived, ended, staying, before, watermark)
@@ -197,7 +197,7 @@ class IncrementalAggregateOperator(Operator):
             representative = representative[:count]
             staying, at_staying = keep(staying, at_staying < count), at_staying[at_staying < count]
         ends = times(arrived, UNTIL)
-        over = ends < min(watermark.time, OPEN)  # what is open at the end of everything does not end there
+        over = has_ended(ends, watermark.time)
 
         keyed = isinstance(self.totals, KeyedLog)
         begins = not self.keys and before <= watermark.origin < watermark.time

@@ -10,7 +10,7 @@ from strandline.core.types import Schema
 from strandline.logical.plan import ChangeKind
 from strandline.planner.physical.plan import StreamForm
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema, gather, keep, stack, times
-from strandline.runtime.kernels.changes import CHANGE, TIME, begun_and_ended, sum_changes
+from strandline.runtime.kernels.changes import CHANGE, TIME, begun_and_ended, has_ended, sum_changes
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
@@ -46,7 +46,7 @@ class ChangeStreamOperator(Operator):
         ended = self.ends.take_before(watermark.time)
         ending = pl.concat([begun, again]) if again.height else begun
         ends = times(ending, UNTIL)
-        over = ends < min(watermark.time, OPEN)  # what is open at the end of everything does not end there
+        over = has_ended(ends, watermark.time)
         self.ends.append(keep(ending, ~over & (ends < FOREVER) & (ends != OPEN)))
         leaving = pl.concat([*ended, keep(ending, over)])
         events = stack([begun, leaving])

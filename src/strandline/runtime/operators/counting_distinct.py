@@ -20,7 +20,7 @@ from strandline.runtime.kernels.batch import (
     times,
     with_series,
 )
-from strandline.runtime.kernels.changes import begun_and_ended
+from strandline.runtime.kernels.changes import begun_and_ended, has_ended
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.group_events import presence, timeline
@@ -58,7 +58,7 @@ class CountingDistinctOperator(Operator):
         self.watermark = until
         frame = pick(inputs[0].frame, [*self.columns, FROM, UNTIL])
         begun, ended = begun_and_ended(frame, before)
-        over = times(begun, UNTIL) < min(until, OPEN)  # what is open at the end of everything does not end there
+        over = has_ended(times(begun, UNTIL), until)
         leaving = self._leaving(keep(begun, ~over), ended, until)
         changed = stack([begun, leaving])
         everything = watermark.announces or until == FOREVER
