@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +16,12 @@ from strandline.apps.verify.server import installed
 from strandline.database.database import Database
 from support import LONG
 
+# A shell without job control starts what is in its background with Ctrl-C ignored, and children inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Plans and their figures are those of the constants that come along, however this machine was calibrated.
+os.environ["STRANDLINE_ARCHIVE"] = "off"  # no test leaves a process behind
 os.environ["STRANDLINE_COSTS"] = "built-in"
 
 # By default the same examples every time: a failure is news about the change at hand. The long run looks for new ones.

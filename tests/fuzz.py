@@ -24,6 +24,7 @@ import polars as pl
 
 import user_functions as users
 from fuzz_coverage import GROUPS, cells
+from over_queries import OverQueries, over_stream
 from random_streams import cut
 from strandline.apps.verify import check as judged
 from strandline.apps.verify.dataset import QueryUnderTest
@@ -48,6 +49,7 @@ from table_logs import run_with_tables
 
 KEPT = Path(__file__).parent / "regressions"
 LEAST_SHARE = 0.01
+OVER_EVERY = 12  # one in so many questions is about window functions
 GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
 
 
@@ -71,11 +73,17 @@ class Tally:
 
 
 def ask(
-    seed: int, databases: Sequence[OracleDatabase], tally: Tally, keep: bool = True, tables: bool | None = None
+    seed: int,
+    databases: Sequence[OracleDatabase],
+    tally: Tally,
+    keep: bool = True,
+    tables: bool | None = None,
+    forms: bool = False,
 ) -> None:
-    """One question; with or without `tables`, or as the dice say."""
+    """One question; with or without `tables`, or as the dice say; with `forms`, about those of `stream_forms.py`."""
     dice = Random(seed)
-    asked = question(dice, tables)
+    about_rows = seed % OVER_EVERY == 0 and not tables and not forms
+    asked = over_question(dice) if about_rows else question(dice, tables, forms)
     cuts = cut(dice, asked.streams)
     tally.questions += 1
     tally.cells.update(cells(asked, cuts))
@@ -103,6 +111,11 @@ def ask(
                 KEPT.mkdir(exist_ok=True)
                 note = f"-- seed {seed}, judged by {name}, {cuts}\n"
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
+
+
+def over_question(dice: Random) -> Question:
+    """A question about window functions over the past of a stream."""
+    return Question((over_stream(dice),), OverQueries(dice, judged=True).query())
 
 
 def answered(asked: Question, bound: QueryUnderTest, cuts: Cuts) -> tuple[Answer, list[Recorded]]:
@@ -168,7 +181,13 @@ def table_script(table: Table, rows: Recorded) -> Iterator[str]:
     columns, names = ", ".join(f"{name} {kind}" for name, kind in table.columns), [name for name, _ in table.columns]
     key = f", PRIMARY KEY ({', '.join(table.key)})" if table.key else ""
     kind = " CONSTANT" if table.kind == "constant" else "" if table.retroactive else " NON RETROACTIVE"
+    if table.kind == "temporal":
+        kind += f" VALID FROM {table.time_column} UNTIL {table.end_column}"
     yield f"CREATE TABLE {table.name} ({columns}{key}){kind};"
+    if table.kind == "temporal":
+        for row in rows.rows.select(names).rows():
+            yield f"INSERT INTO {table.name} VALUES ({', '.join(map(_value, row))});"
+        return
     live: Counter[tuple[object, ...]] = Counter()
     elements = list(zip(rows.rows.select(names).rows(), rows.times.tolist(), rows.ends.tolist(), strict=True))
     for at in sorted({t for _, start, end in elements for t in (start, end) if t < FOREVER}):
@@ -235,6 +254,7 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--tables", action="store_true", help="only questions with tables")
+    parser.add_argument("--forms", action="store_true", help="only questions with the forms of stream_forms.py")
     parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
     options = parser.parse_args()
     tally, began = Tally(), time.monotonic()
@@ -243,7 +263,13 @@ def main() -> int:
         for seed in range(options.seed, options.seed + options.count):
             before = len(tally.wrong)
             try:
-                ask(seed, databases, tally, tables=options.tables or None)
+                ask(
+                    seed,
+                    databases,
+                    tally,
+                    tables=False if options.forms else options.tables or None,
+                    forms=options.forms,
+                )
             except Exception as error:
                 tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
             for text in tally.wrong[before:]:
@@ -251,7 +277,7 @@ def main() -> int:
             if sys.stdout.isatty() and seed % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS and not options.tables
+    whole = options.count >= GOAL_PLANS and not (options.tables or options.forms)
     thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS or min(tally.instants.values()) < GOAL_INSTANTS)
     return 1 if tally.wrong or thin else 0
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import TypeGuard
 
 import polars as pl
 
 import user_functions as users
-from strandline.core.temporal import OPEN
+from strandline.core.temporal import FOREVER, OPEN
 from strandline.functions.aggregates import AGGREGATES, find_aggregate
 from strandline.runtime.kernels.batch import UNTIL
 from strandline.sql import ast
@@ -39,6 +40,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "session",
         "partitioned session",
         "several kinds",
+        "tumble",
+        "hop",
+        "cumulate",
+        "finished session",
+    ),
+    "window functions": (
+        "frame by time",
+        "frame by rows",
+        "no frame",
+        "a row that waits",
+        "a value of another row",
+        "a number or rank",
+        "an aggregate",
+        "a named window",
+        "further order",
     ),
     "windows over": ("a stream", "a subquery", "a named query", "changes", "granules"),
     "boundary instants": ("one row comes as another goes", "a row at the end of a slide"),
@@ -55,7 +71,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "unicode",
         "intervals",
     ),
-    "joins": ("inner", "left", "right", "full", "cross", "semi", "anti", "using", "natural", "self", "theta"),
+    "joins": (
+        "inner",
+        "left",
+        "right",
+        "full",
+        "cross",
+        "semi",
+        "anti",
+        "using",
+        "natural",
+        "self",
+        "theta",
+        "asof",
+        "asof left",
+        "lateral",
+    ),
     "sets": (
         "union all",
         "union",
@@ -134,6 +165,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "rstream",
         "first rows",
         "granules",
+        "unnest",
     ),
     "ranks": ("of each partition", "of all", "up to a place", "a place alone", "in the answer", "QUALIFY", "of groups"),
     "tables": (
@@ -141,6 +173,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "looked up",
         "as of",
         "constant",
+        "temporal",
+        "periods that overlap",
+        "a period without an end",
         "keyed",
         "bag",
         "equal rows",
@@ -184,6 +219,10 @@ def _walk(node: ast.Node) -> Iterator[ast.Node]:
 def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
     for node in _walk(statement):
         match node:
+            case ast.NamedWindow():
+                yield "window functions: a named window"
+            case ast.WindowCall() if node.window.order:
+                yield from (f"window functions: {cell}" for cell in _over(node))
             case ast.StreamTable(name, window, _):
                 over = "a named query" if name.name.lower() in named else "a stream"
                 if over == "a named query":
@@ -196,8 +235,10 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 if node.granularity is not None and name.name.startswith("r"):
                     yield "tables: granules"
             case ast.QueryTable(query, window, _):
-                yield "subqueries: in FROM"
+                yield "joins: lateral" if node.lateral else "subqueries: in FROM"
                 yield from _window(window, _what_is_under_a_window(query))
+            case ast.WindowTable(kind):
+                yield f"windows: {'finished session' if kind == 'SESSION' else kind.lower()}"
             case ast.CreateStreamAs():
                 yield "names: a derived stream"
             case ast.CreateView():
@@ -208,6 +249,8 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield f"outputs: {kind.lower()}"
             case ast.Ordered():
                 yield "outputs: first rows"
+            case ast.UnnestTable():
+                yield "outputs: unnest"
             case ast.Join():
                 yield from (f"joins: {cell}" for cell in _join(node))
             case ast.UnionAll():
@@ -255,6 +298,9 @@ def _window(window: ast.Window | None, over: str) -> Iterator[str]:
 
 
 def _join(join: ast.Join) -> Iterator[str]:
+    if join.asof:
+        yield "asof left" if join.kind == "LEFT" else "asof"
+        return
     if join.natural or join.using:
         yield "natural" if join.natural else "using"
     elif join.condition is None:
@@ -353,10 +399,10 @@ def _grouping(select: ast.Select) -> Iterator[str]:
 
 
 def _ranks(select: ast.Select) -> Iterator[str]:
-    listed = [node for item in select.items for node in _within_its_query(item) if isinstance(node, ast.Ranking)]
+    listed = [node for item in select.items for node in _within_its_query(item) if _is_rank(node)]
     asked = [] if select.qualify is None else list(_within_its_query(select.qualify))
-    for ranking in (node for node in (*listed, *asked) if isinstance(node, ast.Ranking)):
-        yield "of each partition" if ranking.partition else "of all"
+    for ranking in (node for node in (*listed, *asked) if _is_rank(node)):
+        yield "of each partition" if ranking.window.partition else "of all"
         if is_grouping(select):
             yield "of groups"
     if asked:
@@ -368,8 +414,27 @@ def _ranks(select: ast.Select) -> Iterator[str]:
             yield "a place alone" if test.operator == "=" else "up to a place"
 
 
+def _over(call: ast.WindowCall) -> Iterator[str]:
+    """The cells of a window function over the past."""
+    name, frame = call.call.name.name.lower(), call.window.frame
+    if not isinstance(call.window.order[0].value, ast.ColumnName) or call.window.order[0].value.column.name != "ts":
+        return
+    yield "no frame" if frame is None else f"frame by {'time' if frame.unit == 'RANGE' else 'rows'}"
+    if name == "lead" or (frame is not None and frame.end.direction == "FOLLOWING"):
+        yield "a row that waits"
+    if name in ("lag", "lead", "first_value", "last_value", "nth_value"):
+        yield "a value of another row"
+    yield from ("a number or rank",) if name in ("row_number", "rank", "dense_rank") else ()
+    yield from ("an aggregate",) if find_aggregate(name) else ()
+    yield from ("further order",) if len(call.window.order) > 1 else ()
+
+
+def _is_rank(node: ast.Node) -> TypeGuard[ast.WindowCall]:
+    return isinstance(node, ast.WindowCall) and node.call.name.name.upper() == "RANK"
+
+
 def _is_place(node: ast.Expression) -> bool:
-    return isinstance(node, ast.Ranking) or (isinstance(node, ast.ColumnName) and node.column.name == "place")
+    return _is_rank(node) or (isinstance(node, ast.ColumnName) and node.column.name == "place")
 
 
 def _expression(node: ast.Node) -> Iterator[str]:
@@ -477,7 +542,10 @@ def _cut(asked: Question, cut: Cuts) -> Iterator[str]:
 def _table(drawn: DrawnTable) -> Iterator[str]:
     table, log, times = drawn.table, drawn.log, drawn.times
     changes = table.kind == "changing"
-    yield "constant" if not changes else "retroactive" if table.retroactive else "looked up"
+    if table.kind != "temporal":
+        yield "constant" if not changes else "retroactive" if table.retroactive else "looked up"
+    else:
+        yield from ("temporal", *_periods(drawn))
     yield "keyed" if table.key else "bag"
     names = [name for name, _ in table.columns]
     if log.filter(pl.col(UNTIL) == OPEN).select(names).is_duplicated().any():
@@ -495,3 +563,11 @@ def _table(drawn: DrawnTable) -> Iterator[str]:
         yield "while the query runs"
     if any(text.startswith(f"UPDATE {table.name} SET {key} =") for text in drawn.statements for key in names):
         yield "a changed key"
+
+
+def _periods(drawn: DrawnTable) -> Iterator[str]:
+    elements = sorted(drawn.elements(drawn.base), key=lambda element: element.time)
+    if any(element.end == FOREVER for element in elements):
+        yield "a period without an end"
+    if any(one.end > other.time for one, other in pairwise(elements)):
+        yield "periods that overlap"

@@ -253,6 +253,14 @@ class Shapes:
         asked = self.pick("place <= 2", "place = 1", "place < 3 AND i > 0", "i = 1", "place > 1 AND i = 1")
         return f"SELECT i, s FROM ({inner}) AS r WHERE {asked}"
 
+    def finished_windows(self) -> str:
+        size = self.dice.choice((2, 4, 6))
+        window = self.pick(f"TUMBLE({self.name()}, ts, {size} us) w", f"HOP({self.name()}, ts, 2 us, {size} us) w")
+        if self.dice.random() < 0.3:
+            return f"SELECT i, s, w.window_end FROM {window}{self.where('w.')}"
+        by = self.pick("w.window_end", "w.window_end, w.i", "w.i, w.window_start, w.window_end", "w.window_time, w.s")
+        return f"SELECT {by}, {self.aggregates('w.')} FROM {window}{self.where('w.')} GROUP BY {by}"
+
     def chains(self) -> str:
         operator = self.pick("UNION ALL", "UNION ALL", "UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT",
                              "INTERSECT", "INTERSECT ALL")  # fmt: skip
@@ -271,7 +279,7 @@ class Shapes:
             self.pairs, self.triples, self.groups_over_join, self.groups_over_join, self.groups_over_union,
             self.windows_over_union, self.same_windows_in_union, self.computed_then_windowed, self.sets, self.chains,
             self.partners, self.marks, self.outer, self.nested, self.granules, self.granules_of_granules, self.ranks,
-            self.tests_of_pairs, self.tests_of_sets, self.outer_chains,
+            self.tests_of_pairs, self.tests_of_sets, self.outer_chains, self.finished_windows,
         )  # fmt: skip
         return self.dice.choice(forms)()
 

@@ -17,15 +17,17 @@ import user_functions as users
 from random_streams import stream
 from strandline.apps.verify.dataset import NameScope, QueryUnderTest
 from strandline.core.errors import BindError
+from strandline.functions.pair_aggregates import PAIR_AGGREGATES
 from strandline.logical.catalog import Catalog, TableKind
 from strandline.logical.tree import streams_read
 from strandline.planner.stages import optimize
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.parser.statements import parse
+from stream_forms import StreamForms
 from support import Arrivals
 from table_logs import DrawnTable, draw_table
-from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, SET_OPERATORS, Field, Fields
+from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, PERIODS, SET_OPERATORS, Field, Fields
 
 
 @dataclass(frozen=True)
@@ -104,14 +106,17 @@ def shared_names(left: Table, right: Table) -> list[str]:
     return [] if unclear else both
 
 
-class Writer:
+class Writer(StreamForms):
     """Writes one script. `scans` is how many streams it may still read: products grow quickly."""
 
-    def __init__(self, dice: Random, streams: Sequence[Arrivals], tables: Sequence[DrawnTable] = ()) -> None:
+    def __init__(
+        self, dice: Random, streams: Sequence[Arrivals], tables: Sequence[DrawnTable] = (), forms: bool = False
+    ) -> None:
         self.dice = dice
         self.streams = streams
         self.drawn = tables
         self.scans = 3
+        self.forms = forms  # whether each FROM begins with a form, if it can
         self.names = 0
         self.declared: list[tuple[str, Select]] = []
         self.statements: list[str] = []
@@ -230,7 +235,7 @@ class Writer:
     def stored_table(self, alias: str) -> Table:
         """A table; now and then as it was at a border of granules."""
         drawn = self.dice.choice(self.drawn)
-        fields = tuple(Field(f"{alias}.{c}", FAMILY[c]) for c, _ in drawn.columns)
+        fields = tuple(Field(f"{alias}.{c}", FAMILY[c]) for c, _ in drawn.table.queried_columns)
         if self.chance(10):
             granules = f" GRANULARITY({self.dice.choice((2, 3, 5))} MICROSECONDS)"
             return Table(f"{drawn.name}{granules} {alias}", fields, False)
@@ -280,7 +285,8 @@ class Writer:
 
     def tables(self, depth: int) -> Table:
         """A list of tables: joined on equal values, on any condition, or not at all."""
-        found = self.table(depth)
+        form = self.form() if self.forms or self.chance(12) else None
+        found = self.table(depth) if form is None else Table(form.text, form.fields, form.chronon, form.conditions)
         while self.scans > 0 and self.chance(2):
             right = self.table(depth)
             chronon = found.chronon and right.chronon
@@ -310,7 +316,19 @@ class Writer:
                 case _:
                     text, conditions = f"{found.text} CROSS JOIN {right.text}", found.conditions
             found = Table(text, (*found.fields, *right.fields), chronon, conditions, times)
-        return found
+        return self.unnested(found) if self.chance(12) else found
+
+    def unnested(self, table: Table) -> Table:
+        """The elements of an array of the rows of a table."""
+        alias, outer, family = self.name("t"), self.chance(2), self.pick("int", "text", "double")
+        array = f"array({self.value(table.fields, family, 1)}, {self.value(table.fields, family, 1)})"
+        if family == "text" and self.chance(2):
+            array = f"string_to_array({self.value(table.fields, 'text', 1)}, 'a')"
+        ordinality, names = (" WITH ORDINALITY", "(e, n)") if self.chance(2) else ("", "(e)")
+        word, condition = ("LEFT JOIN", " ON TRUE") if outer else ("CROSS JOIN", "")
+        text = f"{table.text} {word} UNNEST({array}){ordinality} AS {alias}{names}{condition}"
+        added = (Field(f"{alias}.e", family), *((Field(f"{alias}.n", "int"),) if ordinality else ()))
+        return Table(text, (*table.fields, *added), table.chronon, table.conditions, table.times)
 
     def shared_join(self, left: Table, right: Table, names: Sequence[str]) -> Table:
         """A join by the names of columns. Nothing joins it: the names that it merges would have two meanings then."""
@@ -531,6 +549,8 @@ class Writer:
             return Field(f"{self.pick('BOOL_AND', 'BOOL_OR', 'EVERY')}({self.condition(fields, 1)})", "bool")
         if self.chance(16):
             return self.user_aggregate(fields)
+        if self.chance(4):
+            return self.aggregate_of_two(fields)
         families = sorted({field.family for field in fields})
         family = self.pick(
             *families, *(known for known in families if known in NUMBERS)
@@ -564,6 +584,17 @@ class Writer:
                 return Field(f"cardinality({array})", "int") if self.chance(4) else Field(f"{array}[2]", result)
         distinct = "DISTINCT " if self.chance(2 if function in ("SUM", "AVG") else 3) else ""
         return Field(f"{function}({distinct}{argument}){self.filter(fields)}", result)
+
+    def aggregate_of_two(self, fields: Fields) -> Field:
+        """An aggregate of pairs of numbers, or the value of the row with the greatest or least other one."""
+        if self.chance(3):
+            family = self.dice.choice(fields).family
+            value, by = self.value(fields, family, 1), self.dice.choice(fields).text
+            return Field(f"{self.pick('MAX_BY', 'ARG_MIN')}({value}, {by}){self.filter(fields)}", family)
+        if self.chance(8):
+            return Field(f"COUNT_IF({self.condition(fields, 1)}){self.filter(fields)}", "int")
+        y, x = (self.value(fields, self.pick("int", "double"), 1) for _ in range(2))
+        return Field(f"{self.pick(*PAIR_AGGREGATES).upper()}({y}, {x}){self.filter(fields)}", "double")
 
     def user_aggregate(self, fields: Fields) -> Field:
         """One of those in `user_functions.py`."""
@@ -602,9 +633,9 @@ class Writer:
         return "\n".join(self.statements)
 
 
-def question(dice: Random, with_tables: bool | None = False) -> Question:
+def question(dice: Random, with_tables: bool | None = False, forms: bool = False) -> Question:
     """Up to three streams with up to four columns each, and a query over them; with tables, or for None in two of five
-    questions."""
+    questions; with `forms`, each FROM begins with one of those in `stream_forms.py`, if it can."""
     tables = some_tables(dice) if with_tables or (with_tables is None and dice.randint(1, 5) <= 2) else ()
     streams = []
     for number in range(dice.randint(1, 1 if tables else 3)):
@@ -614,20 +645,27 @@ def question(dice: Random, with_tables: bool | None = False) -> Question:
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
         streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
     while True:
-        text = Writer(dice, streams, tables).script()
-        if not tables or is_allowed(text, streams, tables):
+        text = Writer(dice, streams, tables, forms).script()
+        if is_allowed(text, streams, tables):
             return Question(tuple(streams), text, tables)
 
 
 def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
-    """One table or two: bags and keyed ones, retroactive or not, now and then constant."""
+    """One table or two: bags and keyed ones, retroactive or not, now and then constant or temporal."""
     tables = []
     for number in range(dice.randint(1, 2)):
         letters = dice.sample("ibmsoyd", dice.randint(1, 3))
         key = tuple(letters[: dice.randint(1, 2)]) if dice.random() < 0.5 else ()
-        kind: TableKind = "constant" if dice.random() < 1 / 6 else "changing"
-        columns = {letter: LETTERS[letter] for letter in letters}
-        tables.append(draw_table(dice, f"r{number}", columns, key=key, kind=kind, retroactive=dice.random() < 0.5))
+        kinds: tuple[TableKind, ...] = ("constant", "temporal", "changing")
+        kind = dice.choices(kinds, (1, 2, 4))[0]
+        columns, retroactive = {letter: LETTERS[letter] for letter in letters}, dice.random() < 0.5
+        if kind != "temporal":
+            tables.append(draw_table(dice, f"r{number}", columns, key=key, kind=kind, retroactive=retroactive))
+            continue
+        period, of_time = dice.choice(PERIODS)
+        columns |= dict.fromkeys(period, of_time)
+        drawn = draw_table(dice, f"r{number}", columns, key=key, kind=kind, retroactive=retroactive, period=period)
+        tables.append(drawn)
     return tuple(tables)
 
 
@@ -647,8 +685,15 @@ def tested_query(text: str, catalog: Catalog) -> QueryUnderTest:
     raise AssertionError(f"no query in {text}")
 
 
-# What has no meaning with tables that are looked up, or none yet.
-REFUSED = ("lookup-over-changing", "lookup-preserved", "lookup-set-operation", "lookup-window", "lookup-as-of")
+# What has no meaning with tables that are looked up, or none yet; and windows over what has them by its conditions.
+REFUSED = (
+    "window-over-intervals",
+    "lookup-over-changing",
+    "lookup-preserved",
+    "lookup-set-operation",
+    "lookup-window",
+    "lookup-as-of",
+)
 
 
 def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTable]) -> bool:
@@ -665,4 +710,4 @@ def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTab
         if error.code in REFUSED:
             return False
         raise
-    return all(any(one.name in read for one in some) for some in (streams, tables))
+    return not tables or all(any(one.name in read for one in some) for some in (streams, tables))

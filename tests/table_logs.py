@@ -21,7 +21,7 @@ from strandline.connectors.tables.store import open_table
 from strandline.core.durable import encode_name
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import ALWAYS, FOREVER, LATEST, OPEN, Instant
-from strandline.core.types import Type
+from strandline.core.types import BIGINT, Type
 from strandline.database.tables import Tables
 from strandline.engines.local import LocalRun
 from strandline.logical.catalog import Catalog, StreamStatistics, Table, TableKind
@@ -94,12 +94,25 @@ class Statements:
         self.dice, self.table = dice, table
 
     def value(self, name: str, kind: Type) -> str:
+        if name in self.table.input.time_columns:
+            return self.time(self.dice.choice((*range(-6, 15), None)), kind)
         domain = [value for value in DOMAIN[kind.name] if value != "a\0"]
         some: tuple[Value, ...] = (*domain[:2], domain[1], domain[1], self.dice.choice(domain))
         return literal(self.dice.choice(some if name in self.table.key else (*some, None)), kind)
 
+    def time(self, at: Instant | None, kind: Type) -> str:
+        return literal(at if at is None or kind == BIGINT else moment(at), kind)
+
     def row(self) -> str:
-        return f"({', '.join(self.value(name, kind) for name, kind in self.table.columns)})"
+        """A row; that of a temporal table has a period, open or not, and now and then none."""
+        values = {name: self.value(name, kind) for name, kind in self.table.columns}
+        if times := self.table.input.time_columns:
+            start, length = self.dice.randint(-6, 14), self.dice.choice((1, 2, 3, 5, 9, 20, None))
+            length = self.dice.choice((0, -2)) if self.dice.random() < 0.05 else length
+            period = (start, None if length is None else start + length)
+            kinds = [self.table.column_type(name) for name in times]
+            values |= dict(zip(times, map(self.time, period, kinds), strict=True))
+        return f"({', '.join(values.values())})"
 
     def where(self) -> str:
         name, kind = self.dice.choice(self.table.columns)
@@ -118,7 +131,7 @@ class Statements:
             rows = ", ".join(self.row() for _ in range(self.dice.choice((1, 1, 2, 3))))
             replaced = ", ".join(f"{name} = excluded.{name}" for name, _ in table.columns if name not in table.key)
             update = f" ON CONFLICT DO UPDATE SET {replaced}" if replaced else " ON CONFLICT DO NOTHING"
-            conflict = self.dice.choice((update, update, " ON CONFLICT DO NOTHING")) if table.key else ""
+            conflict = self.dice.choice((update, update, " ON CONFLICT DO NOTHING")) if table.unique_key else ""
             return f"INSERT INTO {table.name} VALUES {rows}{conflict}"
         if form == "update":
             name, kind = self.dice.choice(table.columns)
@@ -138,11 +151,23 @@ def draw_table(
     key: tuple[str, ...] = (),
     kind: TableKind = "changing",
     retroactive: bool = True,
+    period: tuple[str, str] | tuple[None, None] = (None, None),
 ) -> DrawnTable:
-    """A table that random statements have changed: by the clock and at given times, several of them at one instant."""
+    """A table that random statements have changed: by the clock and at given times, several of them at one instant. A
+    temporal one has two columns with the `period` of a row."""
     directory = Path(tempfile.mkdtemp(prefix="strandline-drawn-"))
     now = dice.randint(-8, 2)
-    declared = Table(name, tuple(columns.items()), key, kind, retroactive, directory=str(directory / encode_name(name)))
+    start, end = period
+    declared = Table(
+        name,
+        tuple(columns.items()),
+        key,
+        kind,
+        retroactive,
+        time_column=start,
+        end_column=end,
+        directory=str(directory / encode_name(name)),
+    )
     store = open_table(declared, lambda: now)
     catalog = Catalog()
     tables = Tables(catalog, directory)
@@ -166,7 +191,7 @@ def draw_table(
         tables.close()
         store.close()
         shutil.rmtree(directory)
-    base = dice.randint(0, log.height)
+    base = log.height if kind == "temporal" and dice.random() < 0.7 else dice.randint(0, log.height)
     reaches = sorted(dice.randint(base, log.height) for _ in range(4))
     return DrawnTable(table, log, base, (*reaches, log.height), tuple(executed))
 

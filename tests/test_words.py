@@ -45,6 +45,7 @@ ALLOWED = {
     ("src/strandline/core/security/kafka.py", "heartbeat"),  # an option of Kafka
     ("src/strandline/core/security/allow.py", "bucket"),  # of an object store
     ("src/strandline/functions/mathematics.py", "bucket"),  # width_bucket
+    ("src/strandline/functions/spellings.py", "bucket"),  # time_bucket
     ("src/strandline/apps/verify/duckdb_helpers.py", "bucket"),  # the same in DuckDB
     ("src/strandline/apps/verify/postgresql_helpers.py", "bucket"),  # the same in PostgreSQL
     ("src/strandline/apps/verify/server.py", "nobody"),  # a user of Unix
@@ -63,6 +64,7 @@ ALLOWED_NAMES = {
     "kept_share",  # a column of results, and the constant that names it
     "width_bucket",  # a function of SQL
     "width_buckets",  # the same over columns
+    "time_bucket",  # what TimescaleDB and DuckDB call date_bin
     "invalid_argument_for_width_bucket_function",  # an error of PostgreSQL
     "same_answer",  # keys of the figures of the benchmarks
     "same_answers",

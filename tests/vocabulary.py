@@ -24,6 +24,14 @@ LETTERS: dict[str, Type] = {
     "u": TIMESTAMP,
 }
 FAMILY = {"i": "int", "b": "int", "d": "double", "m": "decimal", "s": "text", "o": "bool", "y": "date", "u": "time"}
+FAMILY |= {"since": "time", "till": "time", "since_us": "int", "till_us": "int"}
+
+# Columns with the periods of the rows of temporal tables. Queries do not see those that are named like intervals.
+PERIODS: tuple[tuple[tuple[str, str], Type], ...] = (
+    (("since", "till"), TIMESTAMP),
+    (("since_us", "till_us"), BIGINT),
+    (("valid_from", "valid_until"), TIMESTAMP),
+)
 SET_OPERATORS = ("UNION", "UNION MAX", "EXCEPT", "EXCEPT ALL", "EXCEPT STRICT", "INTERSECT", "INTERSECT ALL")
 PATTERNS = ("'a%'", "'_'", "'%'", "''", "'%ä_'")
 NUMBERS = ("int", "double", "decimal")
@@ -76,6 +84,16 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("decade({})", ("date",)),
         ("century({})", ("time",)),
         ("millennium({})", ("date",)),
+        ("date_diff('month', {}, {})", ("time", "date")),
+        ("date_diff('week', {}, {})", ("date", "time")),
+        ("timestampdiff('month', {}, {})", ("date", "time")),
+        ("datediff('hour', {}, {})", ("time", "time")),
+        ("epoch_ms({})", ("time",)),
+        ("len({})", ("text",)),
+        ("length(split({}, {}))", ("text", "text")),
+        ("if({}, {}, {})", ("bool", "int", "int")),
+        ("({} // {})", ("int", "int")),
+        ("json_array_length('[' || {} || ']')", ("int",)),
     ),
     "double": (
         ("floor({})", ("double",)),
@@ -150,6 +168,13 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("to_char({}, 'YYYY-MM-DD HH24:MI:SS.US')", ("time",)),
         ("to_char({}, 'FMDay IYYY-IW J')", ("date",)),
         ("array_to_string(ARRAY({}, {}), ',')", ("text", "text")),
+        ("sha256({})", ("text",)),
+        ("split({}, {})[{}]", ("text", "text", "int")),
+        ("element_at(string_to_array({}, 'a'), {})", ("text", "int")),
+        ("strftime({}, '%Y/%m/%d %H')", ("time",)),
+        ("('{{\"a\": [' || {} || ', \"x\"]}}' #>> '{{a,0}}')", ("int",)),
+        ("('{{\"a\": ' || {} || '}}' ->> 'a')", ("bool",)),
+        ("json_value({}, '$.a')", ("text",)),
     ),
     "bool": (
         ("({} LIKE 'a%')", ("text",)),
@@ -168,6 +193,9 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("isnan({})", ("double",)),
         ("isfinite({})", ("double",)),
         ("array_contains(ARRAY({}, {}), {})", ("int", "int", "int")),
+        ("({} = ANY(ARRAY[{}, {}]))", ("text", "text", "text")),
+        ("({} <> ALL(ARRAY[{}, {}]))", ("int", "int", "int")),
+        ("({} RLIKE '^a')", ("text",)),
     ),
     "date": (
         ("CAST({} AS DATE)", ("time",)),
@@ -184,6 +212,12 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("date_trunc('century', {})", ("time",)),
         ("make_timestamp(1970, 1, {}, 0, 0, {})", ("int", "double")),
         ("to_timestamp({})", ("double",)),
+        ("date_add('month', {}, {})", ("int", "time")),
+        ("dateadd(day, {}, {})", ("int", "date")),
+        ("({} + INTERVAL '1' MONTH)", ("date",)),
+        ("({} AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin')", ("time",)),
+        ("to_utc_timestamp({}, 'America/New_York')", ("time",)),
+        ("epoch_us({})", ("int",)),
     ),
 }
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from strandline.core.arguments import checked
 from strandline.core.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
         SQLite,
         Webhook,
     )
-    from strandline.connectors.sinks.parquet_results import read
     from strandline.core.security.allow import Allow
     from strandline.core.security.secret import secret
     from strandline.database.database import Database, EngineName
+    from strandline.runtime.stored_results import read
 
 __version__ = "0.1.0"
 __all__ = [
@@ -57,12 +58,13 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     modules = {
         "Allow": "strandline.core.security.allow",
-        "read": "strandline.connectors.sinks.parquet_results",
+        "read": "strandline.runtime.stored_results",
         "secret": "strandline.core.security.secret",
     }
     return getattr(importlib.import_module(modules.get(name, "strandline.connectors.sinks")), name)
 
 
+@checked()
 def connect(
     *,
     spark: SparkSession | None = None,
@@ -84,10 +86,10 @@ def connect(
 
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
-    that all executors see; queries then survive a restart. `shards` (or `buckets`) is the parallelism of state,
-    `batch_rows` about how many rows a stream contributes to one micro-batch. `keep` is how many elements of each result
-    stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of a stream's rows that
-    queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with ALLOW SHEDDING,
+    that all executors see; queries on Spark then survive a restart. `shards` (or `buckets`) is the parallelism of
+    state, `batch_rows` about how many rows a stream contributes to one micro-batch. `keep` is how many elements of each
+    result stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of a stream's rows
+    that queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with ALLOW SHEDDING,
     `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that another run seems to
     write: that run then stops. `allow` confines what SQL may reach to given directories, hosts, connectors, functions
     and secrets; without it, everything that the process can reach (docs/security.md). `tables` is the directory of the

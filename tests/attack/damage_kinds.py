@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from attack.scenarios import token
-from attack.tree import DAMAGES, FILE_KINDS, changes, copy_tree, digest, file_kind, files_of
+from attack.tree import DAMAGES, FILE_KINDS, changes, copy_tree, digest, file_kind, files_of, without_new_tables
 from attack.verdict import Verdict, has_trace, judge_refusal
 from attack.world import Base, Image, Outcome, World, pick
 
@@ -98,7 +98,7 @@ def restart(
     outcome = world.resume(base.scenario, live)
 
     def refuse(outcome: Outcome) -> Verdict:
-        found = changes(before, digest(live))
+        found = changes(before, without_new_tables(before, digest(live)))
         return judge_refusal(outcome.code or "", outcome.text, allowed, names, found)
 
     verdict = world.judge(base, outcome, refuse)

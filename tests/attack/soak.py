@@ -44,6 +44,7 @@ WINDOW_S: Final = 10
 KEYS: Final = 100
 LATE_EVERY: Final = 1_000  # rows; such a row is later than its stream promises
 SETTLED_MINUTES: Final = 5.0
+SETTLED_RUN_MINUTES: Final = 1.0  # a run that is killed earlier was still starting or catching up: it shows no trend
 QUERIES: Final = ("per_key", "few")
 
 SCRIPT: Final = """
@@ -159,12 +160,17 @@ class Watch:
         self.samples.append(Sample((time.monotonic() - self.began) / 60, run, used / 2**20, files))
 
     def peaks(self, value: str) -> list[tuple[float, float]]:
-        """The largest value of each run, with its time, once the first minutes are over."""
-        runs: dict[int, tuple[float, float]] = {}
+        """The largest value of each run that lasted, with its time, once the first minutes are over."""
+        runs: dict[int, list[Sample]] = {}
         for sample in self.samples:
-            if sample.minute >= SETTLED_MINUTES:
-                runs[sample.run] = max(runs.get(sample.run, (0.0, 0.0)), (float(getattr(sample, value)), sample.minute))
-        return [(minute, peak) for peak, minute in runs.values()]
+            runs.setdefault(sample.run, []).append(sample)
+        peaks = []
+        for samples in runs.values():
+            settled = [sample for sample in samples if sample.minute >= SETTLED_MINUTES]
+            if settled and samples[-1].minute - samples[0].minute >= SETTLED_RUN_MINUTES:
+                peak = max(settled, key=lambda sample: float(getattr(sample, value)))
+                peaks.append((peak.minute, float(getattr(peak, value))))
+        return peaks
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

@@ -90,6 +90,17 @@ def digest(root: Path) -> dict[str, str]:
     return digests
 
 
+def without_new_tables(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
+    """A digest without tables of which nothing was there before: statements that create them run before the queries of
+    a script start, whether these are refused or not."""
+    existing = {path.rpartition("/")[0] for path in before if file_kind(path).startswith("table-")}
+    return {
+        path: value
+        for path, value in after.items()
+        if not file_kind(path).startswith("table-") or path.rpartition("/")[0] in existing
+    }
+
+
 def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
     """What differs between two digests, in words."""
     gone = [f"-{path}" for path in before.keys() - after.keys()]

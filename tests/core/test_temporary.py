@@ -88,6 +88,8 @@ def test_a_directory_that_others_may_enter_is_closed_and_a_link_is_refused(tmp_p
         ("java.io.FileNotFoundException: /a/.3.tmp (Read-only file system)", "disk-read-only", "/a/.3.tmp"),
         ("java.nio.file.FileSystemException: /a/x: Disk quota exceeded", "disk-full", "/a/x"),
         ("polars.exceptions.ComputeError: Too many open files (os error 24)", "too-many-files", ""),
+        ("java.io.IOException: File too large", "file-too-large", ""),
+        ("OSError: [Errno 27] File too large: '/a/b'", "file-too-large", "/a/b"),
         ("x\njava.lang.OutOfMemoryError: Java heap space", "out-of-memory", ""),
         ("SparkException: Python worker exited unexpectedly (crashed)", "worker-lost", ""),
     ],
@@ -100,7 +102,8 @@ def test_what_libraries_say_of_a_fault_has_a_name(text: str, code: str, path: st
 def test_exceptions_of_faults_have_a_name() -> None:
     codes = {number: explain_fault(OSError(number, os.strerror(number), "/a/b")) for number in errno.errorcode}
     assert {error.code for error in codes.values() if error is not None} == {
-        "disk-full", "disk-read-only", "disk-failing", "too-many-files", "permission-denied", "out-of-memory"
+        "disk-full", "disk-read-only", "disk-failing", "too-many-files", "file-too-large", "permission-denied",
+        "out-of-memory",
     }  # fmt: skip
     for error in (MemoryError(), pa.ArrowMemoryError("malloc of size 5 failed")):
         assert (named := explain_fault(error)) is not None and named.code == "out-of-memory"

@@ -7,6 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import strandline as sl
@@ -167,6 +168,22 @@ def test_changes_from_python(database: Database) -> None:
     database.sql('CREATE TABLE "odd ""name" ("a b" INT)')
     database.insert('odd "name', [(1,)])
     assert database.update('odd "name', {"a b": '"a b" + 1'}).inserted == 1
+
+
+def test_values_that_must_be_there_and_defaults_from_python(database: Database) -> None:
+    database.sql("CREATE TABLE n (k INT PRIMARY KEY, a INT NOT NULL, b VARCHAR DEFAULT 'x')")
+    database.upsert("n", [{"k": 1, "a": 1}, {"k": 2, "a": 2, "b": None}])
+    assert rows(database, "SELECT k, a, b FROM n ORDER BY k") == [(1, 1, "x"), (2, 2, None)]
+    for given in ([(3, 3, "y"), (4, None, "z")], pl.DataFrame({"k": [3, 4], "a": [3, None], "b": ["y", "z"]})):
+        with pytest.raises(StrandlineError) as caught:
+            database.insert("n", given)
+        assert caught.value.code == "null-value" and "Row 2 is (4, None, 'z')" in str(caught.value)
+    with pytest.raises(StrandlineError) as caught:
+        database.update("n", {"a": "CASE WHEN k = 1 THEN a END"})
+    assert caught.value.code == "null-value" and "^" in str(caught.value)
+    assert code_of(database, "INSERT INTO n VALUES (1, nullif(1, 1), 'y') ON CONFLICT DO NOTHING") == "null-value"
+    assert code_of(database, "INSERT INTO n SELECT k, nullif(a, 2), b FROM n ON CONFLICT DO NOTHING") == "null-value"
+    assert rows(database, "SELECT k, a FROM n ORDER BY k") == [(1, 1), (2, 2)]
 
 
 def test_a_table_of_a_query_is_filled_once(tmp_path: Path) -> None:

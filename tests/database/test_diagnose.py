@@ -107,3 +107,93 @@ def test_another_process_can_ask(tmp_path: Path) -> None:
     with pytest.raises(sl.StrandlineError, match='unknown query "small"') as caught:
         runner.invoke(app, ["why", "small", "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert caught.value.hint == "There are big."
+
+
+# ---- the operator that empties the answer ----------------------------------------------------------------------------
+
+# Streams that end: a has keys 1 and 2, b keys 2 and 3, c key 1 a day later; e has no row, l and r no row that counts.
+ENDED = """CREATE STREAM a (k INT, ts TIMESTAMP)
+  SOURCE rows((1, '2024-01-01 00:00:01'), (2, '2024-01-01 00:00:02')) ORDERED BY ts;
+CREATE STREAM b (k INT, ts TIMESTAMP)
+  SOURCE rows((2, '2024-01-01 00:00:01'), (3, '2024-01-01 00:00:02')) ORDERED BY ts;
+CREATE STREAM c (k INT, ts TIMESTAMP) SOURCE rows((1, '2024-01-02 00:00:01')) ORDERED BY ts;
+CREATE STREAM e (k INT, ts TIMESTAMP) SOURCE rows() ORDERED BY ts;
+CREATE STREAM r (k INT, ts TIMESTAMP) SOURCE rows((NULL, NULL), (1, NULL)) ORDERED BY ts;
+CREATE TABLE t (k INT PRIMARY KEY, n VARCHAR);
+CREATE TABLE filled (k INT PRIMARY KEY, n VARCHAR);
+INSERT INTO filled VALUES (7, 'x')"""
+W = "WINDOW(RANGE 10 SECONDS)"
+ANTI = f"SELECT a.k FROM a {W} ANTI JOIN b {W} ON a.k = b.k"
+
+EMPTYING = [
+    # A filter above a join, below it, and on the side that an anti, left or mark join does not need.
+    (f"SELECT k FROM a {W} WHERE k > 100", 'the filter "a.k > 100" lets nothing through'),
+    (f"SELECT a.k FROM a {W} JOIN b {W} ON a.k = b.k WHERE a.k > 100", 'the filter "a.k > 100" lets nothing through'),
+    (
+        f"SELECT a.k FROM a {W} ANTI JOIN (SELECT k FROM b {W} WHERE k > 100) s ON a.k = s.k WHERE a.k > 50",
+        'the filter "a.k > 50" lets nothing through',
+    ),
+    (
+        f"SELECT a.k FROM a {W} LEFT JOIN (SELECT k FROM b {W} WHERE k > 100) s ON a.k = s.k WHERE a.k > 50",
+        'the filter "a.k > 50" lets nothing through',
+    ),
+    (
+        f"SELECT a.k FROM a {W} LEFT JOIN e {W} ON a.k = e.k WHERE a.k > 50",
+        'the filter "a.k > 50" lets nothing through',
+    ),
+    (f"SELECT a.k FROM a {W} WHERE a.k > 50 AND a.k NOT IN (SELECT k FROM e {W})", 'the filter "a.k > 50" lets'),
+    # Joins.
+    (f"SELECT a.k FROM a {W} JOIN b {W} ON a.k = b.k + 10", "has found no match"),
+    (f"SELECT a.k FROM a {W} SEMI JOIN b {W} ON a.k = b.k + 10", "has found no match"),
+    (f"SELECT a.k FROM a {W} JOIN b {W} ON a.k < b.k - 10", "has found no match"),
+    (f"SELECT a.k FROM a {W} JOIN e {W} ON a.k = e.k", "e ended without a row"),
+    (f"SELECT a.k FROM a {W} SEMI JOIN e {W} ON a.k = e.k", "e ended without a row"),
+    (f"SELECT e.k FROM e {W} LEFT JOIN a {W} ON a.k = e.k", "e ended without a row"),
+    (f"SELECT e.k FROM e {W} FULL JOIN (SELECT k FROM a {W} WHERE k > 9) s ON s.k = e.k", "e ended without a row"),
+    (f"SELECT k FROM a {W} ANTI JOIN a AS a2 WINDOW(RANGE 20 SECONDS) ON a.k = a2.k", "finds a match for every row"),
+    ("SELECT a.k FROM a JOIN t ON a.k = t.k", "table t is empty"),
+    ("SELECT a.k FROM a JOIN filled ON a.k = filled.k", "has found no match"),
+    ("SELECT a.k FROM a JOIN filled FOR SYSTEM_TIME AS OF a.ts ON a.k = filled.k", "has found no match"),
+    ("SELECT a.k FROM a LEFT JOIN t FOR SYSTEM_TIME AS OF a.ts ON a.k = t.k WHERE a.k > 50", 'the filter "a.k > 50"'),
+    # Other operators.
+    (f"SELECT k, count(*) AS n FROM a {W} GROUP BY k HAVING count(*) > 5", 'the filter "count_all > 5" lets nothing'),
+    (f"SELECT k FROM a {W} INTERSECT SELECT k + 10 FROM b {W}", "lets nothing through"),
+    (f"SELECT k FROM a {W} EXCEPT SELECT k FROM a WINDOW(RANGE 20 SECONDS)", "lets nothing through"),
+    (f"SELECT k FROM e {W} UNION ALL SELECT k FROM a {W} WHERE k > 50", "e ended without a row"),
+    ("SELECT DISTINCT k FROM e WINDOW(ROWS 5)", "its streams ended without a row"),
+    # Streams.
+    (f"SELECT k FROM r {W}", "every row of r was rejected"),
+    (f"SELECT a.k FROM a {W} JOIN r {W} ON a.k = r.k", "every row of r was rejected"),
+]
+
+
+@pytest.mark.parametrize(("sql", "cause"), EMPTYING)
+def test_the_operator_that_empties_the_answer_is_named(sql: str, cause: str) -> None:
+    with sl.connect(engine="local", shards=2) as database:
+        database.catalog.notices.show = None
+        database.sql(ENDED)
+        query = database.sql(sql)
+        assert query.await_end(30)
+        assert query.results().num_rows == 0
+        text = query.why()
+        first = text.partition("\n")[0]
+        assert first.startswith("q1 has no result: ") and cause in first
+        assert len(marked(text)) == 1
+
+
+@pytest.mark.parametrize("join", ["JOIN", "SEMI JOIN"])
+def test_a_join_of_other_times_says_so(join: str) -> None:
+    with sl.connect(engine="local") as database:
+        database.catalog.notices.show = None
+        database.sql(ENDED)
+        query = database.sql(f"SELECT a.k FROM a {W} {join} c {W} ON a.k = c.k")
+        assert query.await_end(30)
+        assert "a ends at 2024-01-01 00:00:02, c begins at 2024-01-02 00:00:01" in query.why()
+
+
+def test_rows_that_are_all_late(database: Database) -> None:
+    query = database.sql("SELECT k FROM a")
+    database.advance("a", "2025-01-01")
+    text = give(database, query, a=[(1, 0), (2, 1)])
+    assert text.startswith("q1 has no result: every row of a was late\n")
+    assert "Check WITHIN." in text

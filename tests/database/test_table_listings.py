@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import strandline as sl
+from source_testing import wait_for
 
 
 @pytest.fixture
@@ -42,13 +44,43 @@ def test_tables_are_no_streams(database: Any) -> None:
     database.sql("CREATE TABLE t (k INT)")
     assert rows(database, "SELECT name FROM sys.streams") == []
     assert rows(database, "SHOW STREAMS") == []
-    assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0, None, None, None)]
+    assert rows(database, "SHOW TABLES") == [("t", "retroactive", "k INT", None, 0, None, None, None, None)]
 
 
 def test_sys_tables_count_the_rows_of_a_source(database: Any, tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("k,v\n1,a\n2,b\nx,c\n")
     path = str(tmp_path / "t.csv")
     database.sql(f"CREATE TABLE t (k INT, v VARCHAR, PRIMARY KEY (k)) SOURCE file('{path}') CONSTANT")
-    listed = "SELECT name, kind, rows, read, rejected, late FROM sys.tables"
-    assert rows(database, listed) == [("t", "constant", 2, 3, 1, 0)]
+    listed = "SELECT name, kind, rows, read, rejected, late, state, error FROM sys.tables"
+    assert rows(database, listed) == [("t", "constant", 2, 3, 1, 0, "ended", None)]
     assert rows(database, "SELECT source FROM sys.tables") == [(f"file('{path}')",)]
+
+
+def test_the_state_of_a_source_is_shown_until_it_fails(database: Any, tmp_path: Path) -> None:
+    path = tmp_path / "t.db"
+    with sqlite3.connect(path) as origin:
+        origin.execute("CREATE TABLE t (k INTEGER)")
+    database.sql(f"CREATE TABLE t (k INT) SOURCE sqlite('{path}', table => 't', every => '20 milliseconds')")
+    database.sql("CREATE TABLE plain (k INT)")
+    states = "SELECT name, state, error FROM sys.tables ORDER BY name"
+    assert rows(database, states) == [("plain", None, None), ("t", "running", None)]
+    described = {row[0]: row[2] for row in rows(database, "DESCRIBE t")}
+    assert described["state"] == "running" and "error" not in described
+    with sqlite3.connect(path) as origin:
+        origin.execute("DROP TABLE t")
+    wait_for(lambda: rows(database, states)[1][1] == "failed")
+    error = rows(database, states)[1][2]
+    assert isinstance(error, str) and error.startswith("table-unreadable: cannot read ")
+    described = {row[0]: row[2] for row in rows(database, "DESCRIBE t")}
+    assert (described["state"], described["error"]) == ("failed", error)
+    shown = database.sql("SHOW TABLES").results("arrow").to_pylist()
+    assert [(row["source"], str(row["error"])[:16]) for row in shown] == [
+        ("failed", "table-unreadable"),
+        (None, "None"),
+    ]
+
+
+def test_what_a_column_requires_is_described(database: Any) -> None:
+    database.sql("CREATE TABLE t (k INT PRIMARY KEY, a INT NOT NULL, b VARCHAR DEFAULT 'it''s' NOT NULL, c DOUBLE)")
+    columns = [row[1:] for row in rows(database, "DESCRIBE t") if row[0] == "column"]
+    assert columns == [("k", "INT"), ("a", "INT NOT NULL"), ("b", "VARCHAR NOT NULL DEFAULT 'it''s'"), ("c", "DOUBLE")]

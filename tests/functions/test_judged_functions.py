@@ -282,3 +282,47 @@ def test_what_was_wrong_once(text: str) -> None:
 def test_an_array_without_elements_does_not_hold_what_is_unknown() -> None:
     asked = call("array_contains", ColumnRef("ints", COLUMNS["ints"]), Literal(None, INT))
     assert [evaluate(asked, {"ints": array}) for array in ((), (1,), None)] == [False, None, None]
+
+
+# ---- as DuckDB writes it, judged by DuckDB's own functions -----------------------------------------------------------
+
+NATIVE = (
+    "if(small > 0, small, small2)", "ifnull(small, 3)", "len(text)", "instr(text, 'a')", "regexp_matches(text, 'a')",
+    "strftime(ts, '%Y-%m-%d %H:%M:%S')", "strftime(ts, 'at %H h, %j, %y')", "epoch_ms(date_trunc('second', ts))",
+    "epoch_us(ts)", "startswith(text, 'a')", "starts_with(text, substr(text, 2))", "datediff('day', ts, ts2)",
+    "date_diff('month', ts, ts2)",
+    "date_diff('quarter', ts, ts2)", "date_diff('year', ts, ts2)", "date_diff('hour', ts, ts2)",
+    "timestampdiff('month', ts, ts2)", "timestampdiff('year', ts, ts2)", "timestampdiff('hour', ts, ts2)",
+    "list_extract(words, -1)", "len(words)", "split(text, ',')", "str_split(text, '')",
+    "time_bucket(INTERVAL 5 MINUTES, ts)", "small // 3", "text == 'a'", "TRY_CAST(text AS DOUBLE) IS NULL",
+    "year(ts + INTERVAL '1' MONTH)", "ts - INTERVAL 2 YEARS < ts", "sha256(text)",
+    "(ts AT TIME ZONE 'UTC') AT TIME ZONE 'Europe/Berlin'", "ts AT TIME ZONE 'America/New_York' AT TIME ZONE 'UTC'",
+    "text SIMILAR TO 'a.*' IS NULL", "small IS DISTINCT FROM small2",
+)  # fmt: skip
+
+
+# Spellings of Spark, and what DuckDB calls the same.
+OTHERS = {"timestampdiff(": "date_sub(", "startswith(": "starts_with("}
+
+
+@pytest.mark.parametrize("text", NATIVE)
+def test_what_duckdb_says_itself(text: str, duckdb: OracleDatabase) -> None:
+    expression = bound(text)
+    ids = sorted(columns_of(expression))
+    rows = [row for row in chosen(ids, 400) if all(_is_modern(value) for value in row.values())]
+    frame = frame_of(rows)
+    ours = evaluate_columns(frame, [("result", expression)])["result"]
+    number = pl.Series("t", range(len(ours)), dtype=pl.Int64)
+    columns = tuple(Column(column_id, column_id, COLUMNS[column_id]) for column_id in ids)
+    duckdb.load("edges", (*columns, Column("t", "t", BIGINT)), frame.with_columns(number))
+    name = text.partition("(")[0] + "("
+    native = text.replace(name, OTHERS.get(name, name))
+    kind = duckdb.dialect.type_name(expression.type)
+    places = (Column("t", "t", BIGINT), Column("c1", "c1", expression.type))
+    answer = duckdb.ask(f"SELECT t, CAST({native} AS {kind}) AS c1 FROM edges", places)
+    assert differences(pl.DataFrame([number, ours.alias("c1")]), answer) == []
+
+
+def _is_modern(value: Value) -> bool:
+    """Beyond the calendar there is NULL here, and an error there."""
+    return not isinstance(value, date) or 1 < value.year < 9999

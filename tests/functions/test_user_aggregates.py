@@ -193,7 +193,7 @@ def test_a_state_that_outgrows_its_type_is_an_error(db: Database) -> None:
         ("vat", ["INT"], "INT", "function-exists"),
         ("where", ["INT"], "INT", "function-name"),
         ("f", [], "INT", "function-arguments"),
-        ("f", "INT", "INT", "function-arguments"),
+        ("f", "INT", "INT", "bad-argument"),
         ("f", ["INT", "INT"], "INT", "function-arguments"),
         ("f", ["INTEGRE"], "INT", "unknown-type"),
     ],

@@ -185,7 +185,7 @@ def test_a_failure_names_the_line(db: Database) -> None:
         ("istream", ["INT"], "INT", "function-name"),
         ("a b", ["INT"], "INT", "function-name"),
         ("f", [], "INT", "function-arguments"),
-        ("f", "INT", "INT", "function-arguments"),
+        ("f", "INT", "INT", "bad-argument"),
         ("f", ["INTEGRE"], "INT", "unknown-type"),
         ("f", ["INT"], "DECIMAL", "missing-precision"),
         ("f", ["INT"], "INT INT", "syntax"),

@@ -8,14 +8,17 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from rule_testing import made_by
 from strandline.core.types import INT
 from strandline.logical.catalog import StreamStatistics
+from strandline.logical.expressions import Call, Expression, columns_of, conjuncts
 from strandline.logical.plan import Join, Plan
 from strandline.logical.reference.interpreter import snapshot
-from strandline.logical.schema import schema
+from strandline.logical.schema import column_ids, schema
 from strandline.logical.tree import sources, streams_read, walk
 from strandline.planner.join_order import join_graph_of, order_joins, rebuilt
 from strandline.planner.joins.search import trees
+from strandline.planner.rules.expressions import connects
 from strandline.planner.stages import optimize
 from support import Arrivals, Cuts, arrivals, assert_exact, bag, bind, change_instants, examples, raw, run_plan
 
@@ -134,3 +137,63 @@ def test_nothing_may_come_and_the_planner_does_not_mind(condition: str) -> None:
     plan = bind(f"SELECT t0.x FROM s0 t0, s1 t1, s2 t2 WHERE t0.x = t1.x AND {condition}", streams)
     for rate in (1e-300, 1.0, 1e300):
         assert optimize(plan, {f"s{i}": StreamStatistics(rate, {"x": rate}) for i in range(3)})
+
+
+# ---- products --------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> tuple[str, list[Arrivals]]:
+    """A join of three to twelve streams over a random graph of equalities and other conditions."""
+    size = draw(st.integers(3, 12))
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(size)]
+    pairs = st.tuples(st.integers(0, size - 1), st.integers(0, size - 1)).filter(lambda pair: pair[0] < pair[1])
+    equalities, others = draw(st.sets(pairs, max_size=size + 2)), draw(st.sets(pairs, max_size=2))
+    parts = [f"t{i}.x = t{k}.y" for i, k in equalities] + [f"t{i}.x < t{k}.x" for i, k in others]
+    tables = ", ".join(f"s{i} {draw(st.sampled_from(WINDOWS))} t{i}" for i in range(size))
+    where = f" WHERE {' AND '.join(parts)}" if parts else ""
+    return f"SELECT t0.x FROM {tables}{where}", streams
+
+
+def count_components(inputs: list[frozenset[str]], links: list[frozenset[str]]) -> int:
+    """How many parts a graph has whose inputs are sets of columns and whose edges read some of these."""
+    parts = list(inputs)
+    for link in links:
+        touched = [part for part in parts if part & link]
+        parts = [part for part in parts if not part & link] + [frozenset().union(*touched)]
+    return len(parts)
+
+
+def is_key(part: Expression, join: Join) -> bool:
+    return connects(part, column_ids(join.left), column_ids(join.right))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(graphs(), st.lists(st.sampled_from([1e-6, 0.1, 1000.0, 1e6]), min_size=12, max_size=12), st.booleans())
+def test_all_pairs_are_made_only_of_parts_that_nothing_connects(
+    asked: tuple[str, list[Arrivals]], rates: list[float], limited: bool
+) -> None:
+    text, streams = asked
+    note(text)
+    known = {s.name: StreamStatistics(rate, values={"x": rate}) for s, rate in zip(streams, rates, strict=False)}
+    plan = optimize(bind(text, streams), known, 0.001 if limited and len(streams) < 6 else None)
+    graph = join_graph_of(top_join(plan))
+    inputs = [column_ids(source) for source in graph.inputs]
+    equalities = [columns_of(part) for part in graph.conditions if isinstance(part, Call) and part.function == "="]
+    joins = [node for node in walk(plan) if isinstance(node, Join)]
+    without_key = [join for join in joins if not any(is_key(part, join) for part in conjuncts(join.predicate))]
+    assert len(without_key) == count_components(inputs, equalities) - 1
+    without_condition = [join for join in joins if join.predicate is None]
+    assert len(without_condition) == count_components(inputs, list(map(columns_of, graph.conditions))) - 1
+    for join in without_key:
+        for side in (join.left, join.right):
+            across = [e for e in equalities if e & column_ids(side) and not e <= column_ids(side)]
+            assert not across, "a part is joined as a whole before it meets another"
+
+
+@pytest.mark.parametrize("rule", ["rotate_join", "exchange_in_join"])
+def test_single_steps_make_no_product(rule: str) -> None:
+    streams = [Arrivals(f"s{i}", (*COLUMNS.items(), ("ts", INT)), ()) for i in range(3)]
+    chain = bind("SELECT b.x FROM s0 a JOIN s1 b ON a.x = b.x JOIN s2 c ON b.y = c.y", streams)
+    for made in made_by([rule], top_join(optimize(chain))):
+        assert all(node.predicate is not None for node in walk(made) if isinstance(node, Join))

@@ -128,8 +128,9 @@ def test_explain_says_what_is_too_much() -> None:
 def test_explain_why_names_the_plans_that_were_rejected(database: Database) -> None:
     text = database.sql(f"EXPLAIN WHY {THREE}")
     assert text.startswith("chosen: ")
-    for words in ("joins (a ⋈ b) ⋈ c", "joins (a ⋈ c) ⋈ b", AS_WRITTEN, "times"):
+    for words in ("joins (a ⋈ b) ⋈ c", AS_WRITTEN, "times"):
         assert words in text
+    assert "(a ⋈ c) ⋈ b" not in text, "no equality connects a and c"
     assert "rejected" in database.sql("EXPLAIN WHY CREATE VIEW w AS SELECT k FROM a WHERE k > 3")
 
 

@@ -47,6 +47,7 @@ from syntax_cases import cases, show
 SCRIPT = """
 CREATE TABLE stock (sym VARCHAR, company VARCHAR, price DECIMAL(10, 2), shares INT, PRIMARY KEY (sym));
 CREATE TABLE bag (a INT);
+CREATE TABLE strict (k INT PRIMARY KEY, a INT NOT NULL, b VARCHAR NOT NULL DEFAULT 'x');
 CREATE TABLE fed (a INT, b VARCHAR) SOURCE file('fed.csv');
 CREATE STREAM s (a INT, b VARCHAR, ts TIMESTAMP) SOURCE file('s') ORDERED BY ts;
 CREATE VIEW v AS SELECT COUNT(*) AS n FROM stock;

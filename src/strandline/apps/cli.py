@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated
 
 import typer
 
 import strandline
-from strandline.apps.console import await_all, err_console, out_console, read_file, say, show_log, status, summary
+from strandline.apps.connection import Stopped, connect_engine, parse_engine, stoppable
+from strandline.apps.console import err_console, out_console, read_file, say, status
 from strandline.core.errors import StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.log import start_log, write_log
 from strandline.core.security.allow import Allow
 
-if TYPE_CHECKING:
-    from strandline.database.database import Database
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help=strandline.__doc__)
+app = typer.Typer(
+    invoke_without_command=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 
 EngineOption = Annotated[str, typer.Option(help="spark, or local: one process, no Spark, no restart.")]
 MasterOption = Annotated[str | None, typer.Option(help="Spark master URL; by default this machine's cores.")]
@@ -55,12 +53,8 @@ LogLevelOption = Annotated[
 ]
 _BENCHES = (
     "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, "
-    "enrich, or all."
+    "enrich, over, or all."
 )
-
-
-class Stopped(Exception):
-    """The user or the system requested a stop."""
 
 
 def main() -> None:
@@ -95,13 +89,39 @@ def main() -> None:
         sys.exit(1)
 
 
+@app.callback(help=strandline.__doc__)
+def begin(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
+) -> None:
+    if version:
+        say(f"strandline {strandline.__version__}")
+    elif context.invoked_subcommand is None:
+        say(context.get_help())
+    if version or context.invoked_subcommand is None:
+        raise typer.Exit
+
+
 @app.command()
 def run(
     script: Annotated[Path, typer.Argument(help="A file of SQL statements.")],
-    out: Annotated[Path, typer.Option(help="Directory for the results: one Parquet data set per query.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Directory for the results: one Parquet data set per query. Without it, rows are printed."),
+    ] = None,
     engine: EngineOption = "spark",
     master: MasterOption = None,
     checkpoint: Annotated[Path | None, typer.Option(help="Directory for checkpoints; default: inside --out.")] = None,
+    form: Annotated[str, typer.Option("--format", help="Of printed rows: table, csv or json.")] = "table",
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Printed rows of each query, 0 for all; default: 1,000 in a table.")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over: delete the checkpoint and the results of this script first.")
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Run again whenever the script changes; with the same plan, resume.")
+    ] = False,
     shards: ShardsOption = None,
     batch_rows: BatchRowsOption = 1_000_000,
     take_over: TakeOverOption = False,
@@ -110,36 +130,40 @@ def run(
     log_level: LogLevelOption = None,
     debug: DebugOption = False,
 ) -> None:
-    """Run all queries of a script until the sources end, or until Ctrl-C. Run it again to resume."""
-    from strandline.database.query import stop_all
-    from strandline.database.script import read_script, refuse_busy_checkpoints, start_script
-
-    text = read_file(script)
+    """Run all queries of a script until the sources end or Ctrl-C. On Spark with --out, run it again to resume."""
     start_log(log, log_level)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
-    tables = (checkpoint or out / ".strandline") / "tables"
-    with _stoppable(), _connect(engine, allow, tables=tables, **options) as database:
-        statements = read_script(database, text)
-        if statements.outputs:
-            say("\n\n".join(statements.outputs) + "\n")
-        if not statements.queries and statements.outputs:
-            return
-        if not take_over:
-            refuse_busy_checkpoints(statements, out.absolute(), checkpoint)
-        began = time.monotonic()
-        with status("starting") as show_phase:
-            database.warm(show_phase)
-            show_log(database.log_file)
-            show_phase("planning")
-            queries = start_script(database, statements, out.absolute(), checkpoint)
-        try:
-            await_all(queries)
-        except (Stopped, KeyboardInterrupt):
-            with status("stopping"):
-                stop_all(queries)
-            err_console.print("stopped; run the same command again to resume")
-            raise Stopped from None
-        summary(queries, out, time.monotonic() - began)
+    if engine == "spark" and script.expanduser().is_file():
+        from strandline.engines.spark.launcher.early import begin_early
+
+        begin_early(master)  # it comes up while this process loads its modules and reads the script
+    from strandline.apps.run_script import ScriptRun, run_script
+    from strandline.apps.watch import watch_script
+
+    request = ScriptRun(script, out, checkpoint, engine, allow, options, form, limit, fresh)
+    watch_script(request) if watch else run_script(request)
+
+
+@app.command()
+def results(
+    directory: Annotated[Path, typer.Argument(help="DIR/query, the results of a query, or the --out of its run.")],
+    query: Annotated[str | None, typer.Argument(help="The query, if the directory is that of a run.")] = None,
+    at: Annotated[str | None, typer.Option(help="The rows that are valid at an instant, or `last` one.")] = None,
+    changes: Annotated[bool, typer.Option("--changes", help="The changes of the result, with their times.")] = False,
+    form: Annotated[
+        str | None, typer.Option("--format", help="table, csv, json (lines) or parquet; default: as --out says.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write to this file instead of standard output.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Rows, 0 for all; default: 1,000 in a table, else all.")
+    ] = None,
+    expand: Annotated[bool, typer.Option("--expand", "-x", help="A line for each column of a row.")] = False,
+    debug: DebugOption = False,
+) -> None:
+    """Read the results of a run, while it runs or afterwards: every element once."""
+    from strandline.apps.read_results import ResultsRequest, print_results
+
+    print_results(ResultsRequest(directory, query, at, changes, form, out, limit, expand))
 
 
 @app.command()
@@ -162,8 +186,8 @@ def shell(
 
     start_log(log, log_level)
     options = {"master": master, "checkpoint": checkpoint, "shards": shards, "batch_rows": batch_rows, "keep": keep}
-    with _stoppable():
-        raise typer.Exit(run_shell(Startup(_engine(engine), allow=Allow.parse(allow or ()), **options), init))
+    with stoppable():
+        raise typer.Exit(run_shell(Startup(parse_engine(engine), allow=Allow.parse(allow or ()), **options), init))
 
 
 @app.command()
@@ -176,7 +200,7 @@ def explain(
     """Show the plans of all queries of a script without running them."""
     from strandline.database.script import read_script
 
-    with _connect("local", allow, shards=shards) as database:
+    with connect_engine("local", allow, shards=shards) as database:
         statements = read_script(database, sys.stdin.read() if str(script) == "-" else read_file(script))
         for query in statements.queries:
             text = database.explain(replace(query, shedding=None))
@@ -209,7 +233,7 @@ def verify(
     start_log(level=log_level)
     text = read_file(script)
     options = {"master": master, "shards": shards, "batch_rows": batch_rows}
-    with _connect(engine, allow, **options) as ours, open_oracle(database, dsn) as theirs:
+    with stoppable(), connect_engine(engine, allow, **options) as ours, open_oracle(database, dsn) as theirs:
         with status("running") as show_phase:
             verdicts = verify_script(ours, text, theirs, only=query, seconds=seconds, most=instants, note=show_phase)
         say(render(verdicts, theirs.dialect.name))
@@ -250,7 +274,8 @@ def play_scenarios(
     missed = False
     for path in files:
         scenario = read_scenario(read_file(path))
-        with _connect(engine, allow, **options) as database, status(f"playing {path}"):
+        with connect_engine(engine, allow, **options) as database, status(f"playing {path}"):
+            database.catalog.notices.show = None  # late rows and empty results are what a scenario may be about
             outcomes = play(scenario, database)
         missed |= not all(outcome.met for outcome in outcomes)
         say(render(str(path), scenario, outcomes))
@@ -296,6 +321,16 @@ def _examine_checkpoints(directory: Path, as_json: bool) -> None:
 
 
 @app.command()
+def warmup(debug: DebugOption = False) -> None:
+    """Prepare faster starts: Spark's class archive, and the machine code of operators. Once per installation."""
+    from strandline.apps.warmup import prepare
+
+    with status("compiling") as show_phase:
+        lines = prepare(show_phase)
+    say("\n".join(lines))
+
+
+@app.command()
 def repair(
     checkpoint: Annotated[Path, typer.Option(help="A checkpoint, or a directory with checkpoints.")],
     forget_results: Annotated[
@@ -333,8 +368,21 @@ def demo(
     from strandline.apps.demo import show
 
     start_log(level=log_level)
-    with _stoppable():
-        show(out_console, seconds, _engine(engine))
+    with stoppable():
+        show(out_console, seconds, parse_engine(engine))
+
+
+@app.command()
+def inspect(
+    files: Annotated[list[str], typer.Argument(help="Files, directories or patterns: Parquet, CSV, JSON lines.")],
+    table: Annotated[bool, typer.Option("--table", help="Declare a table instead of a stream.")] = False,
+    name: Annotated[str | None, typer.Option(help="Name of the stream; default: that of the file.")] = None,
+    debug: DebugOption = False,
+) -> None:
+    """Read files, and write the statement that declares them: columns, time, and the WITHIN that their rows need."""
+    from strandline.apps.inspect_files import inspect_files
+
+    say(inspect_files(files, table, name))
 
 
 @app.command()
@@ -415,31 +463,6 @@ def _words(error: Exception) -> str:
         return str(error)
     except Exception:
         return "no message"
-
-
-def _engine(name: str) -> Literal["spark", "local"]:
-    match name:
-        case "spark" | "local":
-            return name
-    raise StrandlineError(f'unknown engine "{name}"', code="usage", hint="Engines are spark and local.")
-
-
-def _connect(engine: str, allow: list[str] | None, **options: Any) -> Database:
-    return strandline.connect(engine=_engine(engine), allow=Allow.parse(allow or ()), **options)
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """A TERM signal ends a run as cleanly as Ctrl-C."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise Stopped
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 if __name__ == "__main__":

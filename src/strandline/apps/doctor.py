@@ -202,9 +202,7 @@ def _spark() -> Iterator[DoctorFinding]:
     try:
         started = time.monotonic()
         faster = (
-            None
-            if archive_file(session.java, pyspark_directory()).exists()
-            else "strandline.engines.spark.launcher.session.build_archive() halves this."
+            None if archive_file(session.java, pyspark_directory()).exists() else "`strandline warmup` halves this."
         )
         yield DoctorFinding("Spark", "ok", f"{session.spark.version} started in {started - before:.1f} s", faster)
         result = sorted(row["id"] for row in first_job(session.spark).collect())

@@ -30,7 +30,7 @@ def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError
                 raise unfit(f"unknown columns: {', '.join(sorted(others))}")
             table = _of_columns({name: [row.get(name) for row in rows] for name in names})
         case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
-            table = pa.Table.from_pandas(rows, preserve_index=False)
+            table = _of_dataframe(rows, unfit)
         case [*_]:
             for number, row in enumerate(rows, 1):
                 if not isinstance(row, list | tuple) or len(row) != len(names):
@@ -48,6 +48,13 @@ def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError
 def _of_columns(columns: Mapping[str, Sequence[Any]]) -> pa.Table:
     try:
         return pa.table({name: pa.array(values) for name, values in columns.items()})
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
         # Values of several kinds in one column: as texts, each is converted alone.
         return pa.table({n: pa.array([None if v is None else str(v) for v in vs]) for n, vs in columns.items()})
+
+
+def _of_dataframe(rows: Any, unfit: Callable[[str], SourceError]) -> pa.Table:
+    try:
+        return pa.Table.from_pandas(rows, preserve_index=False)
+    except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
+        raise unfit(f"a {type(rows).__name__} that is not a table ({error})") from None

@@ -175,6 +175,10 @@ class SetupError(StrandlineError):
     """Java or Spark is not usable."""
 
 
+class ArgumentError(StrandlineError):
+    """An argument of a Python call has a wrong type or value."""
+
+
 class QueryError(StrandlineError):
     """A running query failed, or lacks what was requested of it."""
 

@@ -55,6 +55,13 @@ _DISK_FAULTS: Final = (
         remedy=f"Raise the limit (`ulimit -n`) and {_RESUME}.",
     ),
     _DiskFault(
+        (errno.EFBIG,),
+        r"File too large",
+        code="file-too-large",
+        statement="a file may not grow further",
+        remedy=f"Raise the limit on the size of files (`ulimit -f`, or that of the file system) and {_RESUME}.",
+    ),
+    _DiskFault(
         (errno.EACCES, errno.EPERM),
         r"[Pp]ermission denied|AccessDeniedException",
         code="permission-denied",

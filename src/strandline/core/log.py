@@ -4,6 +4,7 @@
     strandline.recovery   checkpoints: resumed, batches that are repeated
     strandline.batch      a line per batch, at DEBUG
     strandline.input      late and rejected rows, connections of sources
+    strandline.notice     notices, which a program without handlers has on standard error
     strandline.shedding   changes of the sampling rates
     strandline.sink       attempts that are repeated, locks that are waited for
     strandline.spark      Spark: started, lost, restarted, stopped
@@ -29,6 +30,7 @@ ENGINE: Final = logging.getLogger("strandline.engine")
 RECOVERY: Final = logging.getLogger("strandline.recovery")
 BATCH: Final = logging.getLogger("strandline.batch")
 INPUT: Final = logging.getLogger("strandline.input")
+NOTICE: Final = logging.getLogger("strandline.notice")
 SHEDDING: Final = logging.getLogger("strandline.shedding")
 SINK: Final = logging.getLogger("strandline.sink")
 SPARK: Final = logging.getLogger("strandline.spark")

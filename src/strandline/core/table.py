@@ -9,6 +9,7 @@ from typing import Any, Literal
 import polars as pl
 import pyarrow as pa
 
+from strandline.core.arguments import bad_argument
 from strandline.core.errors import printable
 
 Form = Literal["arrow", "pandas", "polars"]
@@ -23,6 +24,7 @@ def in_form(table: pa.Table, form: Form) -> Any:
             return table.to_pandas()
         case "polars":
             return pl.from_arrow(table)
+    raise bad_argument("results", "form", form, Form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class TextTable:
     """Rows of texts and numbers; printed, a table with a line per row."""
 
     table: pa.Table
+    note: str | None = None  # a line below the rows
 
     @staticmethod
     def of(columns: Mapping[str, pa.DataType], rows: Sequence[Sequence[object]]) -> TextTable:
@@ -49,7 +52,8 @@ class TextTable:
         cells += [[_cell(value) for value in row.values()] for row in self.table.to_pylist()]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in cells)
-        return "\n".join(line.rstrip() for line in lines)
+        shown = [line.rstrip() for line in lines]
+        return "\n".join(shown if self.note is None else [*shown, "", self.note])
 
 
 def _cell(value: object) -> str:

@@ -30,6 +30,17 @@ UNITS: Final[dict[str, int]] = {
     "WEEK": WEEK,
 }
 
+# Units as people shorten them. A month has no fixed length, so m is a minute.
+SHORT_UNITS: Final[dict[str, int]] = {
+    **dict.fromkeys(("US", "µS", "USEC", "USECS"), MICROSECOND),
+    **dict.fromkeys(("MS", "MSEC", "MSECS", "MILLI", "MILLIS"), MILLISECOND),
+    **dict.fromkeys(("S", "SEC", "SECS"), SECOND),
+    **dict.fromkeys(("M", "MIN", "MINS"), MINUTE),
+    **dict.fromkeys(("H", "HR", "HRS"), HOUR),
+    "D": DAY,
+    "W": WEEK,
+}
+
 FOREVER: Final[Instant] = 2**63 - 1
 OPEN: Final[Instant] = FOREVER - 1
 BEFORE_ALL: Final[Instant] = -(2**63)
@@ -40,6 +51,8 @@ EARLIEST: Final[Instant] = -9_214_560_000 * SECOND  # 1678-01-01
 LATEST: Final[Instant] = 9_214_646_400 * SECOND  # 2262-01-01
 # Since when what was there before a query began counts as valid: before every row of a stream.
 ALWAYS: Final[Instant] = EARLIEST - 1
+# The instant of what a stream leaves behind when it has ended: after every row of a stream.
+AFTER_ALL: Final[Instant] = LATEST
 # An interval may end later than it may start: the end pushes nothing, and 9999-12-31 is a common word for "open".
 LAST_END: Final[Instant] = 253_402_300_800 * SECOND  # 10000-01-01
 
@@ -57,6 +70,12 @@ def instant(moment: datetime | str | int) -> Instant:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def unit_size(word: str) -> int | None:
+    """The microseconds of a unit in singular or plural or shortened, in any case; None for anything else."""
+    upper = word.upper().replace("Μ", "µ")  # the upper case of µ is a Greek letter
+    return UNITS.get(upper) or UNITS.get(upper.removesuffix("S")) or SHORT_UNITS.get(upper)
 
 
 def to_datetime(at: Instant) -> datetime:
@@ -83,3 +102,11 @@ def show_duration(span: int) -> str:
             count = span // size
             return f"{count} {name}{'' if count == 1 else 'S'}"
     return f"{span} MICROSECONDS"
+
+
+def round_up(span: int) -> int:
+    """A duration of at least this length that reads well: a whole number of the largest unit of which it has two."""
+    for size in (DAY, HOUR, MINUTE, SECOND, MILLISECOND):
+        if span >= 2 * size:
+            return -(-span // size) * size
+    return span

@@ -22,13 +22,17 @@ from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
 from strandline.connectors.sinks.stored_view import StoredView
 from strandline.connectors.tables.groups import CommittedChange
+from strandline.core.arguments import checked, parse_instant, require_range
 from strandline.core.durable import encode_name, query_directory
-from strandline.core.errors import QueryError, SetupError, StrandlineError
+from strandline.core.errors import ArgumentError, QueryError, SetupError, StrandlineError, at_place
 from strandline.core.faults import named_faults
 from strandline.core.log import log_failure, log_query_end
+from strandline.core.notices import Notice
 from strandline.core.security.allow import Allow
-from strandline.core.temporal import instant
+from strandline.database.file_tables import FileTables
+from strandline.database.inferred_schemas import InferredSchemas
 from strandline.database.introspection.explain import explain_choice, explain_query
+from strandline.database.prepared_changes import PreparedChanges
 from strandline.database.query import Query, stop_all
 from strandline.database.statements import BoundQuery, StatementResult, Statements
 from strandline.database.stored_relations import StoredRelations
@@ -36,7 +40,7 @@ from strandline.database.tables import Moment, TableHandle, Tables, compose_dele
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
 from strandline.engines.spark.engine import SparkEngine
-from strandline.logical.catalog import BaseStream, Catalog, DerivedStream, SourceSchema
+from strandline.logical.catalog import BaseStream, Catalog, DerivedStream, SourceSchema, Stream
 from strandline.logical.schema import schema
 from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
@@ -63,6 +67,7 @@ EngineName = Literal["spark", "local"]
 class Database:
     """Streams and the queries over them."""
 
+    @checked("connect")
     def __init__(
         self,
         *,
@@ -80,6 +85,9 @@ class Database:
         allow: Allow | None = None,
         tables: str | os.PathLike[str] | None = None,
     ) -> None:
+        _check_ranges(shards, batch_rows, keep, shedding, capacity)
+        _check_engine(engine, spark, master, config)
+        self._is_closed = False
         self.catalog = Catalog()
         self.catalog.allow = allow  # what statements may reach
         self.queries: list[Query] = []
@@ -92,10 +100,13 @@ class Database:
         self.push = PushStreams(self.checkpoint / "events" if self.checkpoint is not None else None)
         if tables is None and self.checkpoint is not None:
             tables = self.checkpoint / "tables"
+        self.schemas = InferredSchemas(self.checkpoint or (None if tables is None else Path(tables).absolute().parent))
         self.tables = Tables(self.catalog, None if tables is None else Path(tables).absolute())
+        self.files = FileTables(self.catalog, self.tables)
         self.stored = StoredRelations(self.catalog, self.tables, self.queries)
         self.statistics_store = StatisticsStore(self.catalog, self.checkpoint)
         self._statements = Statements(self)
+        self._prepared = PreparedChanges(self.catalog)
         self._engine: Engine = SparkEngine(spark, master, config, shards) if engine == "spark" else LocalEngine(shards)
 
     def __enter__(self) -> Database:
@@ -106,30 +117,47 @@ class Database:
 
     # ---- statements and queries --------------------------------------------------------------------------------------
 
+    @checked()
     def sql(self, text: str, *, sink: Sink | None = None, name: str | None = None) -> Any:
         """Run statements. The value is that of the last one: a `Query` for SELECT and CREATE SINK, a text for EXPLAIN,
         a `TextTable` for SHOW, DESCRIBE and a SELECT over tables only, a `CommittedChange` for a statement that changes
         a table, else None. It depends on the text, so it has no static type here; that of `execute` is
         `StatementResult`."""
+        self._require_open()
+        if (prepared := self._prepared.find(text)) is not None:
+            table, change, span = prepared
+            with at_place(span):
+                return self.tables.store(table).commit(change)
         result: StatementResult = None
-        for statement in parse(text):
+        statements = parse(text)
+        for statement in statements:
             result = self.execute(statement, sink=sink, name=name)
+        if len(statements) == 1 and isinstance(statements[0], ast.Insert | ast.Update | ast.Delete):
+            self._prepared.learn(text, statements[0], self.stored.read)
         return result
 
     def execute(
         self, statement: ast.Statement, *, sink: Sink | None = None, name: str | None = None
     ) -> StatementResult:
         """Run one statement; its value is as for `sql`."""
+        self._require_open()
         return self._statements.execute(statement, sink=sink, name=name)
 
     def is_stored(self, query: ast.Query) -> bool:
         """Whether a query reads tables, materialized views and system tables only, and is executed at once."""
         return self._statements.is_stored(query)
 
+    @checked()
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
+        self._require_open()
         query = replace(self._statements.bind_stream(name), sink=sink)
         return self.start([query], self.checkpoint_of(query.name))[0]
+
+    def notices(self) -> list[Notice]:
+        """What there is to know of the statements and queries so far, each with a remedy; all were shown once."""
+        current = {notice.key: notice for query in self.queries for notice in query.notices()}
+        return list(({notice.key: notice for notice in self.catalog.notices.all()} | current).values())
 
     def start(
         self, queries: Sequence[BoundQuery], checkpoint: Path | None, side_outputs: Path | None = None
@@ -160,6 +188,8 @@ class Database:
             planned, sinks, checkpoint, self.statistics_store, side_outputs, self.batch_rows
         )
         try:
+            if not checkpoint.is_temporary:
+                self.schemas.pin(stream.name for stream in planned.physical.streams)
             if inputs.shedding:
                 fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
                 pipeline.shedding_controller = make_shedding_controller(
@@ -173,8 +203,12 @@ class Database:
         except BaseException:
             pipeline.stop()
             raise
-        started = [Query(query.name, sinks[query.name], pipeline, query.reads) for query in queries]
+        log = self.catalog.notices
+        started = [Query(q.name, sinks[q.name], pipeline, q.reads, q.notices, log) for q in queries]
         self.queries += started
+        for query in started:
+            pipeline.subscriptions.add((), query.show_notices, every=1.0)
+            query.show_notices()  # what came before the subscription
         return started
 
     def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
@@ -243,40 +277,53 @@ class Database:
 
     # ---- rows and functions of the program ---------------------------------------------------------------------------
 
+    @checked()
     def append(self, stream: str, rows: Any) -> int:
         """Give rows to a stream of `events()`: a table of Arrow, Polars or pandas, tuples or dicts; returns how many.
 
         They are on disk when this returns. Rows that do not fit the types of the stream are kept aside by the queries
         that read them, as rejected rows of every source are.
         """
-        return self.push.append(self.catalog.get(stream), rows)
+        return self.push.append(self._stream(stream), rows)
 
+    @checked()
     def advance(self, stream: str, to: datetime | str | int) -> None:
         """Promise that no row of a stream of `events()` follows with a time before `to`; those that do are late."""
-        self.push.advance(self.catalog.get(stream), instant(to))
+        self.push.advance(self._stream(stream), parse_instant("advance", "to", to))
 
+    @checked()
     def end(self, stream: str) -> None:
         """Say that no row of a stream of `events()` follows."""
-        self.push.end(self.catalog.get(stream))
+        self.push.end(self._stream(stream))
 
+    def _stream(self, name: str) -> Stream:
+        self._require_open()
+        return self.catalog.get(name)
+
+    @checked()
     def table(self, name: str) -> TableHandle:
         """A table, to change it from the program and to read it."""
+        self._require_open()
         return self.tables.handle(name)
 
+    @checked()
     def insert(self, table: str, rows: Any, *, at: Moment | None = None) -> CommittedChange:
         """Insert rows into a table, all or none: a table of Arrow, Polars or pandas, tuples or dicts."""
         return self.table(table).insert(rows, at=at)
 
+    @checked()
     def upsert(self, table: str, rows: Any, *, at: Moment | None = None) -> CommittedChange:
         """Insert rows into a table; those whose primary key it has replace its row."""
         return self.table(table).upsert(rows, at=at)
 
+    @checked()
     def update(
         self, table: str, assignments: Mapping[str, str], where: str | None = None, *, at: Moment | None = None
     ) -> CommittedChange:
         """Update rows of a table: `db.update("stock", {"price": "price * 1.1"}, where="sym = 'ACME'")`."""
         return self._change(compose_update(self.table(table).name, assignments, where), at)
 
+    @checked()
     def delete(self, table: str, where: str | None = None, *, at: Moment | None = None) -> CommittedChange:
         """Delete the rows of a table for which the condition is true; without one, all."""
         return self._change(compose_delete(self.table(table).name, where), at)
@@ -284,8 +331,9 @@ class Database:
     def _change(self, text: str, at: Moment | None) -> CommittedChange:
         statement = parse_one(text)
         assert isinstance(statement, ast.TableChange), "it was composed as one"
-        return self._statements.change_table(statement, None if at is None else instant(at))
+        return self._statements.change_table(statement, None if at is None else parse_instant("update", "at", at))
 
+    @checked()
     def register(
         self,
         name: str,
@@ -305,24 +353,27 @@ class Database:
         DataFrame: with `{"availableNow": True}` the stream ends with what is there now. A DataFrame that is not
         streaming is a stream that ends.
         """
-        from strandline.engines.spark.dataframe import FrameFeed, checked, columns_of
+        from strandline.engines.spark.dataframe import FrameFeed, check_frame, columns_of
 
-        columns = columns_of(name, checked(name, frame))
+        self._require_open()
+        columns = columns_of(name, check_frame(name, frame))
         statement = parse_one(declaration(name, ordered_by, until, within, idle_after))
         assert isinstance(statement, ast.CreateStream), "it was written here"
         stream = bind_create_stream(statement, SourceSchema(columns, None))
         feed = FrameFeed(name, frame, columns, stream.time_column, trigger or {}, lambda: self.log_file)
-        self.catalog.add(replace(stream, feed=feed), statement.name.span)
+        self._statements.add_stream(replace(stream, feed=feed), statement)
 
+    @checked()
     def register_table(self, name: str, frame: DataFrame, *, key: str | Sequence[str] = ()) -> TableHandle:
         """Make a DataFrame of Spark a table, with its columns: `db.register_table("airports", frame, key="faa")`.
 
         The table has the rows of a DataFrame that is not streaming as they are now; what an earlier run has loaded is
         compared with them. Rows of a streaming one are inserted as they come or, with a key, replace one another.
         """
-        from strandline.engines.spark.dataframe import FrameFeed, checked, columns_of
+        from strandline.engines.spark.dataframe import FrameFeed, check_frame, columns_of
 
-        columns = columns_of(name, checked(name, frame))
+        self._require_open()
+        columns = columns_of(name, check_frame(name, frame))
         keys, is_streaming = (key,) if isinstance(key, str) else tuple(key), frame.isStreaming
         statement = parse_one(table_declaration(name, columns, keys, "dataframe" if is_streaming else None))
         assert isinstance(statement, ast.CreateTable), "it was written here"
@@ -336,6 +387,7 @@ class Database:
             handle.replace(frame.toArrow())
         return handle
 
+    @checked()
     def function(
         self,
         name: str | None = None,
@@ -349,11 +401,13 @@ class Database:
         `db.function("vat", lambda x: pc.multiply(x, 1.19), arguments=["DOUBLE"], returns="DOUBLE")`, or as a decorator
         without `body`; then the name may be left out, too. Returns the Python function.
         """
+        self._require_open()
         if body is None:
             return lambda decorated: self.function(name, decorated, arguments=arguments, returns=returns)
         self.catalog.add_function(define(name or body.__name__, body, arguments, returns))
         return body
 
+    @checked()
     def aggregate(
         self,
         name: str,
@@ -383,10 +437,13 @@ class Database:
             raise SetupError(
                 "this database runs on the local engine", code="no-spark", hint='Use connect(engine="spark").'
             )
+        self._require_open()
         return self._engine.session()[0]
 
+    @checked()
     def warm(self, note: Note | None = None) -> None:
         """Start Spark now instead of with the first query; `note` receives the present phase."""
+        self._require_open()
         self._engine.warm(note or (lambda phase: None))
 
     @property
@@ -401,11 +458,44 @@ class Database:
 
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
+        self._is_closed = True
         stop_all(self.queries)
         self.queries.clear()
         self.push.close()
         self.tables.close()
         self._engine.close()
+
+    def _require_open(self) -> None:
+        if self._is_closed:
+            hint = "Open another one: db = sl.connect(…)."
+            raise SetupError("this database is closed", code="database-closed", hint=hint)
+
+
+def _check_ranges(
+    shards: int | None, batch_rows: int, keep: int | None, shedding: float | None, capacity: float | None
+) -> None:
+    require_range("connect", "shards", shards, 1)
+    require_range("connect", "batch_rows", batch_rows, 1)
+    require_range("connect", "keep", keep, 1)
+    require_range("connect", "shedding", shedding, 0, 1)
+    require_range("connect", "capacity", capacity, 0, excluded=True)
+
+
+def _check_engine(engine: EngineName, spark: object, master: str | None, config: Mapping[str, str] | None) -> None:
+    """Refuse what the engine would ignore, and a session that is none."""
+    for name, value in (("spark", spark), ("master", master), ("config", config)):
+        if engine == "local" and value is not None:
+            raise ArgumentError(
+                f"{name} of connect() is for Spark, and the engine is local",
+                code="bad-argument",
+                hint=f'Leave out {name}, or engine="local".',
+            )
+    if spark is not None and not hasattr(spark, "sparkContext"):
+        raise ArgumentError(
+            f"spark of connect() must be a SparkSession of this process, not a {type(spark).__qualname__}",
+            code="bad-argument",
+            hint="Pass SparkSession.builder.getOrCreate(), or leave it out to start an embedded one.",
+        )
 
 
 def _refuse_taken_column(queries: Sequence[BoundQuery]) -> None:

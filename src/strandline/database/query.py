@@ -16,12 +16,16 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.connectors.sinks import Memory, Sink
+from strandline.core.arguments import checked, parse_instant, require_name, require_range
 from strandline.core.errors import QueryError, StrandlineError
+from strandline.core.notices import Notice, NoticeLog
 from strandline.core.table import Form, in_form
-from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, instant, show_instant, to_datetime
+from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, show_instant, to_datetime
+from strandline.database.follow import Follower
 from strandline.database.introspection.diagnose import explain_why
 from strandline.database.introspection.explain import analyzed
 from strandline.database.introspection.statistics import QueryCounters, QueryStatistics, statistics_of
+from strandline.database.running_notices import RunningNotices
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
@@ -59,16 +63,27 @@ class Query:
     would return over the window contents at that instant.
     """
 
-    def __init__(self, name: str, sink: Sink, running: RunningPipeline, reads: frozenset[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        sink: Sink,
+        running: RunningPipeline,
+        reads: frozenset[str],
+        notices: tuple[Notice, ...],
+        log: NoticeLog,
+    ) -> None:
         self.name = name
         self.reads = reads  # the streams and views that its text names
         self.columns = next(query.columns for query in running.physical.queries if query.name == name)
         self.sink = sink
         self._running = running
+        self._notices = notices  # of its statement
+        self._running_notices = RunningNotices(name, running, log)
         self._warned = False
 
     def __repr__(self) -> str:
-        return f"<query {self.name}, complete up to {show_instant(self.progress)}>"
+        first = f"<query {self.name}, complete up to {show_instant(self.progress)}>"
+        return "\n".join([first, *map(str, self.notices())])
 
     @property
     def progress(self) -> Instant:
@@ -135,6 +150,7 @@ class Query:
         seconds = time.monotonic() - since[name]
         return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
 
+    @checked()
     def results(self, form: Form = "arrow") -> Any:
         """The elements known so far, in order of `valid_from`. Where they may come in pieces, equal ones that touch are
         joined into one; elsewhere each has the interval of its row."""
@@ -146,10 +162,11 @@ class Query:
             frame = coalesce(frame, [c.id for c in self.columns])
         return in_form(to_result(frame.sort(FROM, maintain_order=True), self.columns), form)
 
+    @checked()
     def snapshot(self, at: datetime | str | int | None = None, form: Form = "arrow") -> Any:
         """The result at an instant before the watermark; without `at`, at the last complete instant, or at that of the
         last row if no row will follow."""
-        frame = self.rows_at(None if at is None else instant(at))
+        frame = self.rows_at(None if at is None else parse_instant("snapshot", "at", at))
         return in_form(to_result(frame, self.columns).select([c.name for c in self.columns]), form)
 
     def rows_at(self, at: Instant | None) -> pl.DataFrame:
@@ -185,6 +202,7 @@ class Query:
             )
         return snapshot_time
 
+    @checked()
     def changes(self, form: Form = "arrow") -> Any:
         """The changes of the result, in order: the payload, `time`, and `change` (+n rows inserted, -n deleted).
 
@@ -201,12 +219,31 @@ class Query:
         )
         return in_form(to_table(named), form)
 
+    def follow(self) -> Follower:
+        """The changes of the result in order, from the beginning on, as they become final: to iterate over, with `for`
+        or `async for`, until the query ends or the loop is left. Only for results in memory."""
+        if not isinstance(self.sink, Memory):
+            raise QueryError(
+                f"the result of {self.name} goes to {type(self.sink).__name__}, and cannot be followed here",
+                code="not-kept",
+                hint="Run the query without a sink, or with a Memory sink, to follow it.",
+            )
+        self.check()
+        inbox, since = self._running.results.subscribe(self.name)
+        self._warn_evicted(since)
+        return Follower(self, inbox)
+
+    def follow_async(self) -> Follower:
+        """The same, for `async for`."""
+        return self.follow()
+
     @property
     def kept_since(self) -> Instant:
         """The first instant whose snapshot is still whole; `BEFORE_ALL` if nothing was evicted."""
         buffer = self._running.results.buffers.get(self.name)
         return buffer.since if buffer is not None else BEFORE_ALL
 
+    @checked()
     def pieces(self, after: int = 0) -> ResultChunks:
         """The chunks of the result from number `after` on, and the watermark with them: to follow a result
         without reading all of it again. Only for results in memory."""
@@ -214,13 +251,21 @@ class Query:
             raise self._not_kept()
         return self._running.results.read(self.name, after)
 
+    @checked()
     def late(self, stream: str, form: Form = "arrow") -> Any:
         """The late rows of a stream."""
-        return in_form(_joined(self._running.results.late.get(stream)), form)
+        return in_form(_joined(self._running.results.late.get(self._stream_name("late", stream))), form)
 
+    @checked()
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
         """The rejected rows of a stream: place, row number, reason, content."""
-        return in_form(_joined(self._running.results.rejected.get(stream)), form)
+        return in_form(_joined(self._running.results.rejected.get(self._stream_name("rejected", stream))), form)
+
+    def _stream_name(self, called: str, stream: str) -> str:
+        shared = {source.name for source in self.pipeline.streams if source.table is None}
+        # The plan may do without a stream that the text names, and has those of the queries that run together.
+        names = sorted(shared | self.reads)
+        return require_name(called, "stream", stream, names, what=f"{self.name} reads no stream")
 
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the result, progress,
@@ -281,6 +326,7 @@ class Query:
         """What recent batches took, by phase, in milliseconds."""
         return self._running.driver.durations() if self._running.driver is not None else []
 
+    @checked()
     def explain(self, analyze: bool = False) -> str:
         """The plan that runs; with `analyze` what its operators did so far, and what was expected of them."""
         if not analyze:
@@ -298,6 +344,7 @@ class Query:
         counts of values need a subscription."""
         return statistics_of(self.name, self._running.metrics)
 
+    @checked()
     def subscribe(
         self,
         callback: Callable[[QueryStatistics], None] | None = None,
@@ -312,21 +359,36 @@ class Query:
         default. Only subscribed items are measured. Queries that were started together share a plan, and what
         is measured of it.
         """
+        require_range("subscribe", "every", every, 0)
         notify = None if callback is None else lambda: callback(self.statistics())
         return self._running.subscriptions.add(items, notify, every)
+
+    def notices(self) -> list[Notice]:
+        """What there is to know of the query as it is written and as it runs, each with a remedy."""
+        return [*self._notices, *self._running_notices.current()]
+
+    def show_notices(self) -> None:
+        """Show the notices that are new: at the end all of them, before that those that have held for some time."""
+        self._running_notices.show(is_over=self.ended or not self.is_running)
 
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
         diagnosis = explain_why(QueryCounters.of(self.name, self._running.metrics))
         return f"{self.name} waits for {self.waiting_for}\n{diagnosis}" if self.waiting_for else diagnosis
 
+    @checked()
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the result is complete; false if the time ran out first."""
-        return True if self._running.driver is None else self._running.driver.await_end(timeout)
+        require_range("await_end", "timeout", timeout, 0, threading.TIMEOUT_MAX)
+        over = True if self._running.driver is None else self._running.driver.await_end(timeout)
+        if over:
+            self.show_notices()
+        return over
 
     def stop(self) -> None:
         """End the query (and those that run in one pipeline with it). What it has written stays."""
         self._running.stop()
+        self.show_notices()
 
     def _kept(self) -> ResultChunks:
         self.check()
@@ -338,11 +400,14 @@ class Query:
     def _all_kept(self) -> ResultChunks:
         """The retained result; warns once if a part was evicted."""
         kept = self._kept()
-        if kept.since > BEFORE_ALL and not self._warned:
-            self._warned = True
-            missing = f"the result of {self.name} before {show_instant(kept.since)} is no longer retained"
-            warnings.warn(f"{missing}. {self._remedy()}", stacklevel=3)
+        self._warn_evicted(kept.since)
         return kept
+
+    def _warn_evicted(self, since: Instant) -> None:
+        if since > BEFORE_ALL and not self._warned:
+            self._warned = True
+            missing = f"the result of {self.name} before {show_instant(since)} is no longer retained"
+            warnings.warn(f"{missing}. {self._remedy()}", stacklevel=4)
 
     def _frame(self, kept: ResultChunks) -> pl.DataFrame:
         return kept.frame(self.columns)

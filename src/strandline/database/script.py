@@ -32,6 +32,7 @@ class DeferredStatements(Statements):
         super().__init__(database)
         self.queries: list[BoundQuery] = []
         self.outputs: list[str] = []
+        self.looks: list[ast.Query] = []  # SELECT … LIMIT n, to be shown before the queries start
         self._executed: Counter[str] = Counter()
 
     def run(self, statements: Iterable[ast.Statement]) -> None:
@@ -45,6 +46,10 @@ class DeferredStatements(Statements):
         self.queries.append(query)
         return None
 
+    def _take_rows(self, statement: ast.Query, query: ast.Query, limit: int) -> None:
+        self._bind(query, None)
+        self.looks.append(statement)
+
     def _mark(self, statement: ast.Statement) -> str:
         """The text of a statement, and how often it has occurred: statements that are added to a script, before or
         after it, leave its mark as it is."""
@@ -55,6 +60,8 @@ class DeferredStatements(Statements):
         return self.queries
 
     def _create_derived_stream(self, statement: ast.CreateStreamAs) -> None:
+        if self._skips(statement):
+            return
         super()._create_derived_stream(statement)
         self._start(replace(self.bind_stream(statement.name.name), statement=statement))
 
@@ -95,33 +102,47 @@ def read_script(database: Database, text: str) -> DeferredStatements:
     return script
 
 
-def start_script(database: Database, script: DeferredStatements, out: Path, checkpoint: Path | None) -> list[Query]:
+def start_script(
+    database: Database, script: DeferredStatements, out: Path | None, checkpoint: Path | None, sink: Sink | None = None
+) -> list[Query]:
     """Start all queries; results go to their sinks or to `out/<query>/`, checkpoints to `checkpoint` (default
-    `out/.strandline`), side outputs to `out`."""
+    `out/.strandline`), side outputs to `out`. Without `out` results go to `sink`, and checkpoints are temporary."""
     if not script.queries:
         raise QueryError(
             "the script has no query", code="no-query", hint="Add a SELECT, CREATE STREAM name AS SELECT … or a sink."
         )
     started: list[Query] = []
     for directory, group in _placed_groups(script, out, checkpoint):
-        queries = [replace(query, sink=query.sink or Parquet(out / encode_name(query.name))) for query in group]
+        queries = [replace(query, sink=query.sink or _sink_of(query.name, out, sink)) for query in group]
         started += database.start(queries, directory, side_outputs=out)
     return started
 
 
-def refuse_busy_checkpoints(script: DeferredStatements, out: Path, checkpoint: Path | None) -> None:
+def _sink_of(query: str, out: Path | None, sink: Sink | None) -> Sink | None:
+    return Parquet(out / encode_name(query)) if out is not None else sink
+
+
+def refuse_busy_checkpoints(script: DeferredStatements, out: Path | None, checkpoint: Path | None) -> None:
     """Refuse a script whose checkpoints another run is writing, before anything is started."""
     for directory, _ in _placed_groups(script, out, checkpoint):
-        refuse_busy(directory)
+        if directory is not None:
+            refuse_busy(directory)
+
+
+def checkpoint_root(out: Path | None, checkpoint: Path | None) -> Path | None:
+    """The directory of the checkpoints of a run; None if they are temporary."""
+    if checkpoint is not None:
+        return checkpoint.absolute()
+    return out / ".strandline" / "checkpoint" if out is not None else None
 
 
 def _placed_groups(
-    script: DeferredStatements, out: Path, checkpoint: Path | None
-) -> Iterator[tuple[Path, list[BoundQuery]]]:
+    script: DeferredStatements, out: Path | None, checkpoint: Path | None
+) -> Iterator[tuple[Path | None, list[BoundQuery]]]:
     """The queries that run together, each group with the directory of its checkpoint."""
-    root = checkpoint.absolute() if checkpoint is not None else out / ".strandline" / "checkpoint"
+    root = checkpoint_root(out, checkpoint)
     for group in connected_groups(script.queries):
-        yield query_directory(root, group[0].name), group
+        yield query_directory(root, group[0].name) if root is not None else None, group
 
 
 def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:

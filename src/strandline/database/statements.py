@@ -6,23 +6,36 @@ once and collects queries, to start them together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, TableSink, make_sink
 from strandline.connectors.sources.base import confine_source, open_source, source_schema
-from strandline.connectors.tables.feeds.registry import confine_feed, feed_schema
+from strandline.connectors.tables.feeds.registry import confine_feed, feed_class, feed_schema
 from strandline.connectors.tables.groups import CommittedChange
-from strandline.core.errors import CatalogError, QueryError, SinkError, at_place
+from strandline.core.errors import CatalogError, QueryError, SinkError, SourceError, Span, at_place
+from strandline.core.notices import Notice
 from strandline.core.table import TextTable
 from strandline.core.temporal import Instant
 from strandline.database.at_once import execute_as_table
-from strandline.database.introspection import show
+from strandline.database.inferred_schemas import schema_notices
+from strandline.database.introspection import listing, show
 from strandline.database.introspection.system_tables import SystemTables
+from strandline.database.peek import take_rows
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, Catalog, DependentQuery, DerivedStream, Stream, Table
+from strandline.logical.catalog import (
+    BaseStream,
+    Catalog,
+    ConnectorCall,
+    DependentQuery,
+    DerivedStream,
+    SourceSchema,
+    Stream,
+    Table,
+)
 from strandline.logical.plan import Plan
+from strandline.logical.schema import schema
 from strandline.logical.tree import reads_changes
 from strandline.sql import ast
 from strandline.sql.binder.binder import (
@@ -32,9 +45,10 @@ from strandline.sql.binder.binder import (
     bind_reading,
     bind_view,
 )
-from strandline.sql.binder.create_stream import bind_connector, bind_create_stream
+from strandline.sql.binder.create_stream import bind_connector, bind_create_stream, written
 from strandline.sql.binder.create_table import bind_create_table
 from strandline.sql.binder.dml import bind_change, bind_create_table_as
+from strandline.sql.binder.notices import stream_notices
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.binder.stored import is_stored_query
 
@@ -44,6 +58,7 @@ if TYPE_CHECKING:
 # The value of a statement: a query that runs, a table (SHOW, DESCRIBE, a SELECT that is executed at once), what has
 # changed in a table, a text (EXPLAIN), or nothing.
 StatementResult: TypeAlias = Query | TextTable | CommittedChange | str | None
+InferSchema: TypeAlias = Callable[[ConnectorCall, Span | None], SourceSchema | None]
 # What EXPLAIN explains.
 Explained: TypeAlias = (
     ast.Query
@@ -70,6 +85,7 @@ class BoundQuery:
     sink: Sink | None = None
     shedding: float | None = None
     statement: ast.Statement | None = None
+    notices: tuple[Notice, ...] = ()
 
 
 class Statements:
@@ -84,6 +100,11 @@ class Statements:
         self, statement: ast.Statement, *, sink: Sink | None = None, name: str | None = None
     ) -> StatementResult:
         """Execute one statement; a query gets the name and the sink, if they are given."""
+        with self._catalog.notices.collect():
+            self._declare_files(statement)
+            return self._execute(statement, sink, name)
+
+    def _execute(self, statement: ast.Statement, sink: Sink | None, name: str | None) -> StatementResult:
         match statement:
             case ast.CreateStream():
                 self._create_stream(statement)
@@ -109,10 +130,8 @@ class Statements:
                 return self._database.explain(self._bind(inner, "query"), why=why)
             case ast.ExplainAnalyze(named):
                 return self._find_query(named).explain(analyze=True)
-            case ast.Show(what):
-                return self._show(what)
-            case ast.Describe(named):
-                return self._describe(named)
+            case ast.Show() | ast.ShowColumns() | ast.Describe():
+                return self._list(statement)
             case ast.Set("CAPACITY", value):
                 self._database.capacity = value
             case ast.Set(_, value):
@@ -122,6 +141,8 @@ class Statements:
             case _:
                 if sink is None and name is None and self.is_stored(statement):
                     return self._execute_at_once(statement)
+                if sink is None and (looked := ast.looked_at(statement)) is not None:
+                    return self._take_rows(statement, *looked)
                 return self._start(replace(self._bind(statement, name), sink=sink))
         return None
 
@@ -131,38 +152,51 @@ class Statements:
         """Declare a table, and open its log: it may have rows of an earlier run. Its source must be allowed, and is
         read as far as it goes now."""
         name = statement.name
-        if statement.if_not_exists and name.name in self._catalog:
+        if self._skips(statement):
             return
-        self._catalog.refuse_taken(name.name, name.span)
+        if not statement.replace:
+            self._catalog.refuse_taken(name.name, name.span)
         if statement.source is None:
             table, span = bind_create_table(statement), name.span
         else:
             call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
             confine_feed(call, allow, span)
-            table = bind_create_table(statement, None if statement.columns else feed_schema(call, span))
+            schema = None if statement.columns else self._infer_schema(name, statement.source, feed_schema)
+            table = bind_create_table(statement, schema)
+            if schema is not None:
+                for notice in schema_notices(schema, table):
+                    self._catalog.notices.add(notice)
             source = replace(self._database.push.with_directory(table.origin).source, allow=allow)
             table = replace(table, source=source)
         with at_place(span):
+            if statement.replace and table.source is not None:
+                feed_class(table.source).check(table, span)
+            self._make_room(statement, "TABLE")
             self._catalog.add(self._database.tables.create(table, span), name.span)
+        self._database.schemas.pin([name.name])
 
     def _create_filled_table(self, statement: ast.CreateTableAs) -> CommittedChange | None:
         """Declare a table with the result of a query, all or nothing: where the query fails, there is no table."""
-        name = statement.name
-        if statement.if_not_exists and name.name in self._catalog:
+        name, tables = statement.name, self._database.tables
+        if self._skips(statement):
             return None
         insertion = bind_create_table_as(statement, self._readable(statement))
-        self._catalog.refuse_taken(name.name, name.span)
+        if not statement.replace:
+            self._catalog.refuse_taken(name.name, name.span)
         with at_place(name.span):
-            table, change = self._database.tables.create_filled(insertion, self._database.stored.read)
+            rows = tables.evaluate(insertion, self._database.stored.read)  # it may read the table that it replaces
+            self._make_room(statement, "TABLE")
+            table, change = tables.create_filled(insertion, rows)
             self._catalog.add(table, name.span)
         return change
 
     def _create_materialized_view(self, statement: ast.CreateMaterializedView) -> Query | None:
         """Declare a view, and start its query: both, or neither."""
         name = statement.name
-        if statement.if_not_exists and name.name in self._catalog:
+        if self._skips(statement):
             return None
         view = bind_materialized_view(statement, self._catalog)
+        self._make_room(statement, "MATERIALIZED VIEW", view.reads)
         self._catalog.add(view, name.span)
         try:
             query = replace(self._bind(statement, None), plan=view.plan, sink=self._view_sink(view))
@@ -187,11 +221,16 @@ class Statements:
 
     def is_stored(self, query: ast.Query) -> bool:
         """Whether a query is executed at once."""
+        self._declare_files(query)
         return ast.reads_system(query) or is_stored_query(query, self._catalog)
 
     def _execute_at_once(self, query: ast.Query) -> TextTable:
         plan, _ = bind_reading(query, self._readable(query), stored=True)
         return execute_as_table(plan, self._database.stored.read)
+
+    def _take_rows(self, statement: ast.Query, query: ast.Query, limit: int) -> TextTable | None:
+        """Run a query until so many rows have come."""
+        return take_rows(self._database, self._bind(query, None), limit)
 
     def _readable(self, statement: ast.Statement) -> Catalog:
         """The names of a statement that is executed at once: with system tables, if it reads some."""
@@ -218,12 +257,13 @@ class Statements:
                 pass
             case query:
                 pass
-        plan, reads = bind_reading(query, self._catalog)
+        with self._catalog.notices.collect() as notices:
+            plan, reads = bind_reading(query, self._catalog)
         reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
         max_dropped = None if isinstance(statement, ast.CreateView) else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
-        return BoundQuery(name or "", plan, reads, sink, shedding=max_dropped, statement=statement)
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices))
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -235,7 +275,8 @@ class Statements:
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
         shedding = self._default_shedding(stream.plan) if stream.shedding is None else stream.shedding
-        return BoundQuery(stream.name, stream.plan, stream.reads | {stream.name}, shedding=shedding)
+        reads = stream.reads | {stream.name}
+        return BoundQuery(stream.name, stream.plan, reads, shedding=shedding, notices=stream.notices)
 
     def _default_shedding(self, plan: Plan) -> float | None:
         """The share of rows that a query may lose if it does not say so itself."""
@@ -265,31 +306,95 @@ class Statements:
             span=name.span,
         )
 
+    # ---- files -------------------------------------------------------------------------------------------------------
+
+    def _declare_files(self, statement: ast.Statement) -> None:
+        """Declare the files that a statement names."""
+        self._database.files.declare(statement, self._create_stream, self._create_table, self._has_time)
+
+    def _has_time(self, name: ast.Identifier, source: ast.Connector) -> bool:
+        schema = self._infer_schema(name, source, source_schema)
+        if schema is None:
+            return True
+        self._database.schemas.keep_for_declaration(name.name, schema)
+        if schema.times:
+            times = " or ".join(map(written, schema.times))
+            hint = (
+                f"Declare it: CREATE STREAM name SOURCE file('{schema.place}') ORDERED BY {written(schema.times[0])}."
+            )
+            raise source.error(f"{times} may be the time of a row of {schema.place}", "unclear-time", hint)
+        return schema.time_column is not None
+
+    def _infer_schema(self, name: ast.Identifier, source: ast.Connector, infer: InferSchema) -> SourceSchema | None:
+        """The schema that a source provides itself, if it does: as a checkpoint has it, else as it is now."""
+        call, span = replace(bind_connector(source), allow=self._catalog.allow), source.span
+        return self._database.schemas.find(name.name, call, lambda: infer(call, span))
+
     # ---- streams and views -------------------------------------------------------------------------------------------
 
     def _create_stream(self, statement: ast.CreateStream) -> None:
         """Declare a base stream: its source must be allowed, and it is opened once to see whether it can be read."""
+        if self._skips(statement):
+            return
         call, span, allow = bind_connector(statement.source), statement.source.span, self._catalog.allow
         confine_source(call, allow, span)
-        schema = None if statement.columns else source_schema(call, span)
+        schema = None if statement.columns else self._infer_schema(statement.name, statement.source, source_schema)
         stream = self._database.push.with_directory(bind_create_stream(statement, schema))
         stream = replace(stream, source=replace(stream.source, allow=allow))
         with at_place(span):
             source = open_source(stream, span=span)
-            source.check(span)
-        stream = replace(stream, statistics=stream.statistics.over(source.statistics()))
+            try:
+                source.check(span)
+            except SourceError as error:
+                error.span = _place_of(error, statement)
+                raise
+        for notice in () if schema is not None else source.remarks():
+            self._catalog.notices.add(notice)
+        stream = replace(stream, source_statistics=source.statistics())
+        if schema is not None:
+            for notice in schema_notices(schema, stream):
+                self._catalog.notices.add(notice)
+        self._make_room(statement, "STREAM")
+        self.add_stream(stream, statement)
+
+    def add_stream(self, stream: BaseStream, statement: ast.CreateStream) -> None:
+        """Make a base stream known, with what was measured of it before."""
         self._catalog.add(stream, statement.name.span)
+        for notice in stream_notices(stream):
+            self._catalog.notices.add(notice)
         self._database.statistics_store.recall(stream)
 
     def _create_derived_stream(self, statement: ast.CreateStreamAs) -> None:
-        self._catalog.add(bind_derived_stream(statement, self._catalog), statement.name.span)
+        if self._skips(statement):
+            return
+        with self._catalog.notices.collect() as notices:
+            stream = bind_derived_stream(statement, self._catalog)
+        self._make_room(statement, "STREAM", stream.reads)
+        self._catalog.add(replace(stream, notices=tuple(notices)), statement.name.span)
 
     def _create_view(self, statement: ast.CreateView) -> None:
+        if self._skips(statement):
+            return
         view, span = bind_view(statement, self._catalog), statement.name.span
         if statement.replace:
             self._catalog.replace_view(view, self._readers(), span)
         else:
             self._catalog.add(view, span)
+
+    def _skips(self, statement: ast.Creation) -> bool:
+        """Whether IF NOT EXISTS finds that the name is taken."""
+        return statement.if_not_exists and statement.name.name in self._catalog
+
+    def _make_room(self, statement: ast.Creation, kind: str, reads: frozenset[str] = frozenset()) -> None:
+        """Drop what CREATE OR REPLACE replaces, if nothing reads it; what takes its place has been checked."""
+        name = statement.name
+        if not statement.replace or name.name not in self._catalog:
+            return
+        if name.name.lower() in {read.lower() for read in reads}:
+            message = f'{kind.lower()} "{name.name}" cannot refer to itself'
+            hint = "REPLACE removes the old one: write its query into the new one."
+            raise CatalogError(message, code="recursive-query", hint=hint, span=name.span)
+        self._drop(ast.Drop(kind, name, True, False, span=statement.span))
 
     def _drop(self, statement: ast.Drop) -> list[Stream]:
         """Drop a stream or view, and with CASCADE what reads it; returns what is gone."""
@@ -306,6 +411,7 @@ class Statements:
             )
         gone = self._catalog.drop(name.name, name.span, cascade=statement.cascade, running=self._readers())
         for dropped in gone:
+            self._database.schemas.forget(dropped.name)
             if isinstance(dropped, Table):
                 self._database.tables.drop(dropped)
             elif isinstance(dropped, DerivedStream) and dropped.is_materialized:
@@ -318,6 +424,12 @@ class Statements:
         name, target = statement.name, statement.target
         try:
             self._make_sink(statement)  # first: whether it exists matters more than the name
+            taken = {taken.lower() for taken in self._taken_names()}
+            if statement.if_not_exists and name.name.lower() in taken:
+                return None
+            if statement.replace:
+                self._bind(statement, None)
+                self._drop_sink(ast.DropSink(name, True, span=statement.span))
             if name.name.lower() in {taken.lower() for taken in self._taken_names()}:
                 raise CatalogError(
                     f'a stream, view or query "{name.name}" already exists',
@@ -354,28 +466,18 @@ class Statements:
 
     # ---- SHOW and DESCRIBE -------------------------------------------------------------------------------------------
 
-    def _show(self, what: str) -> TextTable:
-        queries, waiting = self._database.queries, self._waiting()
-        match what:
-            case "STREAMS":
-                return show.show_streams(self._catalog)
-            case "TABLES":
-                return show.show_tables(
-                    self._catalog, self._database.tables.row_counts(), self._database.tables.feeders()
-                )
-            case "VIEWS":
-                return show.show_views(self._catalog)
-            case "SINKS":
-                return show.show_sinks(queries, {query.name: query.sink for query in waiting if query.sink is not None})
-            case "SHEDDING":
-                return show.show_shedding(queries)
-        return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
-
-    def _describe(self, name: ast.Identifier) -> TextTable:
-        catalog = SystemTables(self._catalog) if name.name.lower().startswith(SYSTEM) else self._catalog
-        stream = catalog.get(name.name, name.span)
-        queries = self._database.queries if self._is_view(stream.name) else ()
-        return show.describe(stream, next((query for query in queries if query.name == stream.name), None))
+    def _list(self, statement: ast.Show | ast.ShowColumns | ast.Describe) -> TextTable:
+        match statement:
+            case ast.Show(what):
+                return listing.show_objects(self._database, what, self._waiting())
+            case ast.ShowColumns(ast.Identifier() as name):
+                return show.show_columns(listing.find_relation(self._catalog, name))
+            case ast.ShowColumns(query):
+                assert not isinstance(query, ast.Identifier), "that is the case above"
+                plan, _ = bind_reading(query, self._readable(query), stored=self.is_stored(query))
+                return show.show_schema(schema(plan))
+            case ast.Describe(name):
+                return listing.describe_relation(self._database, name)
 
     def _waiting(self) -> Sequence[BoundQuery]:
         """The queries that are going to be started."""
@@ -389,3 +491,9 @@ def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:
         hint=suggestion(name.name, sinks, "Sinks are") if sinks else "There is none.",
         span=name.span,
     )
+
+
+def _place_of(error: SourceError, statement: ast.CreateStream) -> Span | None:
+    """Where a source is to blame: in the declaration of a column that it lacks, or where the source is written."""
+    named = [column for column in statement.columns if error.message.startswith(f'column "{column.name.name}" ')]
+    return named[0].span if named and error.code == "missing-column" else error.span

@@ -11,7 +11,7 @@ from strandline.connectors.tables.periods import rows_valid_at
 from strandline.core.types import BIGINT, DOUBLE, INT, Type
 from strandline.database.introspection import system_tables
 from strandline.database.query import Query
-from strandline.logical.catalog import SYSTEM, Catalog, Table
+from strandline.logical.catalog import ONE_ROW, SYSTEM, Catalog, Table
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjuncts
 from strandline.logical.plan import Scan
 from strandline.runtime.kernels.columns import polars_type
@@ -29,6 +29,8 @@ class StoredRelations:
     def read(self, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         """The rows that a scan reads, with its columns and perhaps others; without those that do not satisfy the
         predicate where an index finds the rest."""
+        if scan.stream == ONE_ROW:
+            return pl.DataFrame({"row": [0]})
         if scan.stream.startswith(SYSTEM):
             return system_tables.TABLES[scan.stream].frame(self._catalog, self._queries)
         relation = self._catalog.get(scan.stream)

@@ -27,10 +27,11 @@ from strandline.connectors.tables.statements import (
     UpdateRows,
 )
 from strandline.connectors.tables.store import Clock, TableStore, open_table, wall_clock
+from strandline.core.arguments import checked, parse_instant
 from strandline.core.durable import encode_name
 from strandline.core.errors import CatalogError, QueryError, Span
 from strandline.core.table import Form, in_form
-from strandline.core.temporal import FOREVER, OPEN, instant
+from strandline.core.temporal import FOREVER, OPEN
 from strandline.core.temporary import temporary_directory
 from strandline.core.types import Column
 from strandline.database.at_once import ReadRows, execute_at_once
@@ -96,9 +97,12 @@ class Tables:
         """Open the log of a table, which this process may have open already."""
         self._stores[table.name.lower()] = open_table(table, self.clock)
 
-    def create_filled(self, insertion: BoundInsert, read_rows: ReadRows) -> tuple[Table, CommittedChange]:
+    def evaluate(self, change: BoundChange, read_rows: ReadRows) -> TableStatement:
+        """A change with the rows that its query has now."""
+        return to_table_statement(change, read_rows)
+
+    def create_filled(self, insertion: BoundInsert, rows: TableStatement) -> tuple[Table, CommittedChange]:
         """Open the log of a table, and insert its first rows unless it has them from an earlier run."""
-        rows = _statement(insertion, read_rows)  # before there is anything to be undone
         table = self.create(insertion.table)
         store = self.store(table)
         is_new = not store.reach
@@ -142,7 +146,7 @@ class Tables:
     def change(self, change: BoundChange, read_rows: ReadRows, mark: str | None = None) -> CommittedChange:
         """Commit a statement, whose query reads relations by `read_rows`; `mark` names one of a script, which has an
         effect once however often the script runs."""
-        return self.store(change.table).commit(_statement(change, read_rows), at=change.at, mark=mark)
+        return self.store(change.table).commit(to_table_statement(change, read_rows), at=change.at, mark=mark)
 
     def close(self) -> None:
         for feeder in self._feeders.values():
@@ -159,7 +163,8 @@ class Tables:
 # ---- statements ------------------------------------------------------------------------------------------------------
 
 
-def _statement(change: BoundChange, read_rows: ReadRows) -> TableStatement:
+def to_table_statement(change: BoundChange, read_rows: ReadRows) -> TableStatement:
+    """The statement over columns that a bound change is."""
     match change:
         case BoundInsert():
             return _insertion(change, read_rows)
@@ -259,15 +264,18 @@ class TableHandle:
     def __len__(self) -> int:
         return self._store.row_count
 
+    @checked()
     def insert(self, rows: Any, *, at: Moment | None = None) -> CommittedChange:
         """Insert rows: a table of Arrow, Polars or pandas, tuples or dicts; at a given time, or by the clock."""
         return self._commit(InsertRows(conform_rows(self._table, rows)), at)
 
+    @checked()
     def upsert(self, rows: Any, *, at: Moment | None = None) -> CommittedChange:
         """Insert rows; those whose key the table has replace its row."""
         self._require_key("upsert")
         return self._commit(InsertRows(conform_rows(self._table, rows), "update"), at)
 
+    @checked()
     def replace(self, rows: Any, *, at: Moment | None = None) -> CommittedChange:
         """Replace the content by these rows; rows that stay as they are do not change."""
         return self._commit(ReplaceContent(conform_rows(self._table, rows)), at)
@@ -275,17 +283,22 @@ class TableHandle:
     def _commit(self, statement: TableStatement, at: Moment | None) -> CommittedChange:
         if self._table.source is not None:
             raise errors.has_source(self._table)
-        return self._store.commit(statement, at=None if at is None else instant(at))
+        return self._store.commit(statement, at=None if at is None else parse_instant("insert", "at", at))
 
+    @checked()
     def snapshot(self, at: Moment | None = None, form: Form = "arrow") -> Any:
         """The rows now, or at an instant of the retained past."""
-        rows = self._store.content() if at is None else self._store.content_at(instant(at))
+        self._store.require_open()
+        past = None if at is None else parse_instant("snapshot", "at", at)
+        rows = self._store.content() if past is None else self._store.content_at(past)
         columns = [Column(name, name, kind) for name, kind in self._table.columns]
         now = (pl.lit(0, pl.Int64).alias(FROM), pl.lit(1, pl.Int64).alias(UNTIL))
         return in_form(to_result(rows.with_columns(now), tuple(columns)).select([c.name for c in columns]), form)
 
+    @checked()
     def history(self, form: Form = "arrow") -> Any:
         """The retained rows with their validity, `[valid_from, valid_until)`; NULL where it goes on."""
+        self._store.require_open()
         columns = tuple(Column(name, name, kind) for name, kind in self._table.columns)
         until = pl.when(pl.col(UNTIL) == OPEN).then(FOREVER).otherwise(pl.col(UNTIL))
         return in_form(to_result(self._store.history().with_columns(until.alias(UNTIL)), columns), form)

@@ -30,12 +30,13 @@ from strandline.core.types import (
     is_numeric,
 )
 from strandline.functions.oracles import Spellings
+from strandline.functions.pair_aggregates import PAIR_AGGREGATES, over_pairs
 from strandline.functions.signatures import ARRAY_HINT, FunctionError
 from strandline.logical.expressions import AggregateCall, SortKey, Value
 from strandline.logical.values import EXACT, LARGEST_SQUARED, compare, fit
 
-# What stands in the parentheses: `x`, `x, separator`, or a fraction and the values WITHIN GROUP (ORDER BY x).
-Form = Literal["value", "separated", "within group", "fraction within group"]
+# What stands in the parentheses: `x`, `x, separator`, `y, x`, or a fraction and the values WITHIN GROUP (ORDER BY x).
+Form = Literal["value", "separated", "within group", "fraction within group", "pair"]
 Meaning: TypeAlias = Callable[[AggregateCall, list[Any]], Any]
 
 
@@ -268,6 +269,15 @@ def _dispersion_of_numbers(name: str, usage: str, doc: str, *aliases: str) -> Ag
         postgresql=f"{{h}}dispersion('{name}', CAST(array_agg({{d}}{{0}}){{n}} AS DOUBLE PRECISION[]))")  # fmt: skip
 
 
+def _of_pairs(name: str, usage: str, doc: str) -> AggregateFunction:
+    """The type and the array of the pair are those of the binder."""
+    return AggregateFunction(
+        name, usage, doc, _double, lambda _, pairs: over_pairs(name, pairs), "pair",
+        duckdb=f"{{h}}regression('{name}', list(CAST({{0}} AS DOUBLE)){{n}}, list(CAST({{1}} AS DOUBLE)){{n}})",
+        postgresql=f"{{h}}regression('{name}', array_agg(CAST({{0}} AS DOUBLE PRECISION)){{n}}, "
+                   f"array_agg(CAST({{1}} AS DOUBLE PRECISION)){{n}})")  # fmt: skip
+
+
 _FAMILY: Final = (
     AggregateFunction(
         "count", "COUNT(*) or COUNT(x)", "The number of rows, or of values.", lambda _: BIGINT,
@@ -346,6 +356,7 @@ _FAMILY: Final = (
         "The values as an array, NULLs too; in their own order if none is given or leaves a choice.",
         _array, lambda _, values: tuple(element for array in values for element in array), ordered=True,
         needs_members=True, sql="array_agg({d}{0} ORDER BY {o}){f}"),
+    *(_of_pairs(name, *written) for name, written in PAIR_AGGREGATES.items()),
 )  # fmt: skip
 
 AGGREGATES: Final[Mapping[str, AggregateFunction]] = MappingProxyType({function.name: function for function in _FAMILY})

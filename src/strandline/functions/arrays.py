@@ -64,6 +64,10 @@ def _contains(array: tuple[Any, ...] | None, value: Any) -> bool | None:
     return None if None in array else False
 
 
+def _element_at(array: tuple[Any, ...], index: int) -> Any:
+    return array[index - (index > 0)] if 1 <= abs(index) <= len(array) else None
+
+
 def _to_string(array: tuple[str | None, ...] | None, separator: str | None, null: str | None = None) -> str | None:
     if array is None or separator is None:
         return None
@@ -78,6 +82,15 @@ def _subscript(_: Call, array: pl.Expr, index: pl.Expr) -> pl.Expr:
     return let(
         (array, index),
         lambda a, i: a.list.get(pl.when(i.is_between(1, a.list.len().cast(pl.Int64))).then(i - 1), null_on_oob=True),
+    )
+
+
+def _element_at_columns(_: Call, array: pl.Expr, index: pl.Expr) -> pl.Expr:
+    return let(
+        (array, index),
+        lambda a, i: a.list.len().cast(pl.Int64),
+        lambda a, i, n: pl.when(i.is_between(1, n)).then(i - 1).when(i.is_between(-n, -1)).then(i + n),
+        lambda a, i, n, place: a.list.get(place, null_on_oob=True),
     )
 
 
@@ -118,15 +131,24 @@ FAMILY: Final = (
     Function("cardinality", "cardinality(a)", "How many elements an array has, NULLs too.",
              1, 1, lambda types: None if types[0].element is None else (types, INT), len,
              lambda _, a: a.list.len().cast(pl.Int32),
-             duckdb="CAST(len({0}) AS INTEGER)", postgresql="CAST(cardinality({0}) AS INTEGER)"),
+             duckdb="CAST(len({0}) AS INTEGER)", postgresql="CAST(cardinality({0}) AS INTEGER)",
+             aliases=("array_length", "array_size", "size")),
+    Function("element_at", "element_at(a, i)",
+             "The i-th element of an array, counted from 1, or from the end if i is negative; NULL if there is none.",
+             2, 2, _subscript_rule, _element_at, _element_at_columns,
+             sql="CASE WHEN abs(CAST({1} AS DECIMAL(38,0))) BETWEEN 1 AND 2147483647 "
+                 "THEN ({0})[CAST(CASE WHEN {1} < 0 THEN cardinality({0}) + 1 + {1} ELSE {1} END AS INTEGER)] END",
+             duckdb="CASE WHEN {1} BETWEEN -2147483647 AND 2147483647 THEN list_extract({0}, {1}) END",
+             aliases=("list_extract", "list_element")),
     Function("array_contains", "array_contains(a, x)",
              "Whether x is an element; NULL if none equals it and one is NULL.",
              2, 2, _contains_rule, _contains, _contains_columns,
-             strict=False, duckdb="{h}holds({0}, {1})", postgresql="({1} = ANY ({0}))"),
+             strict=False, duckdb="{h}holds({0}, {1})", postgresql="({1} = ANY ({0}))",
+             aliases=("list_contains", "list_has", "array_has")),
     Function("array_to_string", "array_to_string(a, s, null)",
              "The elements as text, separated by s; NULLs are left out, or stand as the third argument.",
              2, 3, _to_string_rule, _to_string, _to_string_columns, strict=False, cost=250,
              duckdb={"*, *": "{h}listed({0}, {1})",
                      "*, *, *": "{h}listed(list_transform({0}, lambda x: coalesce(x, {2})), {1})"},
-             postgresql="array_to_string({all})"),
+             postgresql="array_to_string({all})", aliases=("array_join",)),
 )  # fmt: skip

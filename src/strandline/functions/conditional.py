@@ -106,7 +106,7 @@ FAMILY: Final = (
              2, None, _COMPARE, _in, _in_columns, strict=False, sql="({0} IN ({rest}))"),
     Function("coalesce", "coalesce(a, …)", "The first argument that is not NULL.",
              1, None, alike(None), lambda *values: next((value for value in values if value is not None), None),
-             lambda _, *values: pl.coalesce(values), strict=False, sql="coalesce({all})", aliases=("ifnull",)),
+             lambda _, *values: pl.coalesce(values), strict=False, sql="coalesce({all})", aliases=("ifnull", "nvl")),
     Function("nullif", "nullif(a, b)", "NULL if a equals b, else a.",
              2, 2, comparable(None), lambda a, b: None if _equal(a, b) else a,
              lambda _, *both: let(both, lambda a, b: pl.when(a == b).then(None).otherwise(a)), strict=False,

@@ -15,9 +15,11 @@ from strandline.core.types import NULL, Type
 from strandline.functions import (
     arithmetic,
     arrays,
+    calendars,
     conditional,
     datetimes,
     formatting,
+    jsons,
     mathematics,
     patterns,
     rounding,
@@ -68,8 +70,9 @@ FAMILIES: Final[Mapping[str, tuple[Function, ...]]] = MappingProxyType(
         "Mathematics": mathematics.FAMILY,
         "Texts": strings.FAMILY,
         "Patterns": patterns.FAMILY,
-        "Times": (*datetimes.FAMILY, *formatting.FAMILY),
+        "Times": (*datetimes.FAMILY, *calendars.FAMILY, *formatting.FAMILY),
         "Arrays": arrays.FAMILY,
+        "JSON": jsons.FAMILY,
     }
 )
 FUNCTIONS: Final[Mapping[str, Function]] = MappingProxyType(

@@ -97,6 +97,10 @@ def _md5(text: str) -> str:
     return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()
 
 
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 # ---- over columns ----------------------------------------------------------------------------------------------------
 
 
@@ -232,11 +236,34 @@ def _characters(codes: pl.Series) -> pl.Series:
     return pl.select(pl.when(possible).then(pl.Series([text]).str.split("").explode())).to_series()
 
 
-def _hashes(texts: pl.Series) -> pl.Series:
+def _hashes(hashed: Callable[[str], str]) -> Callable[[pl.Series], pl.Series]:
     """Neither Polars nor Arrow has it: each different text is hashed once, by the library in C."""
-    different = texts.unique()
-    hashed = [None if s is None else _md5(s) for s in different]
-    return texts.replace_strict(different, pl.Series(hashed, dtype=pl.String), return_dtype=pl.String)
+
+    def hashes(texts: pl.Series) -> pl.Series:
+        different = texts.unique()
+        values = [None if s is None else hashed(s) for s in different]
+        return texts.replace_strict(different, pl.Series(values, dtype=pl.String), return_dtype=pl.String)
+
+    return hashes
+
+
+def _to_array_columns(_: Call, text: pl.Expr, separator: pl.Expr) -> pl.Expr:
+    return let(
+        (text, separator),
+        lambda s, by: pl.when(by == "").then(pl.concat_list(s)).otherwise(s.str.split(by)),
+        lambda s, by, parts: pl.when(s.is_not_null() & by.is_not_null()).then(
+            pl.when(s == "").then(parts.list.head(0)).otherwise(parts)
+        ),
+    )
+
+
+def _split_columns(_: Call, text: pl.Expr, separator: pl.Expr) -> pl.Expr:
+    return let(
+        (text, separator),
+        lambda s, by: pl.when(s.is_not_null() & by.is_not_null()).then(
+            pl.when(s == "").then(pl.concat_list(s)).when(by == "").then(s.str.split("")).otherwise(s.str.split(by))
+        ),
+    )
 
 
 # ---- declarations ----------------------------------------------------------------------------------------------------
@@ -245,6 +272,7 @@ _TEXT = fixed(VARCHAR, VARCHAR)
 _TEXTS = all_of(VARCHAR, VARCHAR)
 _TEST = fixed(BOOLEAN, VARCHAR, VARCHAR)
 _NUMBER = fixed(INT, VARCHAR)
+_SPLIT = fixed(array_of(VARCHAR), VARCHAR, VARCHAR)
 _COUNTED = fixed(VARCHAR, VARCHAR, INT, VARCHAR)
 
 
@@ -262,6 +290,15 @@ def _trim(
                     cost=40, aliases=aliases)  # fmt: skip
 
 
+def _length_rule(types: Types) -> tuple[Types, Type] | None:
+    return (types, INT) if types[0].element is not None else _NUMBER(types)
+
+
+def _length_columns(call: Call, value: pl.Expr) -> pl.Expr:
+    is_array = call.arguments[0].type.element is not None
+    return (value.list.len() if is_array else value.str.len_chars()).cast(pl.Int32)
+
+
 FAMILY: Final = (
     Function("||", "a || b", "Both texts together; NULL if one is NULL.", 2, 2, _text_join_rule, lambda a, b: a + b,
              lambda _, a, b: pl.concat_str(a, b), sql="({0} || {1})", cost=40),
@@ -274,14 +311,16 @@ FAMILY: Final = (
              lambda by, *parts: None if by is None else by.join(part for part in parts if part is not None),
              _concat_ws_columns, strict=False, sql="concat_ws({all})", cost=500),
     Function("lower", "lower(s)", "The text in lower case.", 1, 1, _TEXT, str.lower, lambda _, s: s.str.to_lowercase(),
-             sql="{h}lower({0})", cost=80),
+             sql="{h}lower({0})", cost=80, aliases=("lcase",)),
     Function("upper", "upper(s)", "The text in upper case.", 1, 1, _TEXT, str.upper, lambda _, s: s.str.to_uppercase(),
-             sql="{h}upper({0})", cost=80),
+             sql="{h}upper({0})", cost=80, aliases=("ucase",)),
     Function("initcap", "initcap(s)", "Each word with its first letter in upper case and the others in lower case.",
              1, 1, _TEXT, _initcap, _initcap_columns, sql="{h}initcap({0})", cost=2_000),
-    Function("length", "length(s)", "The number of characters.", 1, 1, _NUMBER, len,
-             lambda _, s: s.str.len_chars().cast(pl.Int32), sql="length({0})", cost=15,
-             aliases=("char_length", "character_length")),
+    Function("length", "length(s)", "The number of characters, or of the elements of an array.",
+             1, 1, _length_rule, len, _length_columns,
+             sql={"ARRAY": "CAST(cardinality({0}) AS INTEGER)", "*": "length({0})"},
+             duckdb={"ARRAY": "CAST(len({0}) AS INTEGER)"}, cost=15,
+             aliases=("char_length", "character_length", "len")),
     Function("octet_length", "octet_length(s)", "The number of bytes in UTF-8.",
              1, 1, _NUMBER, lambda s: len(s.encode()), lambda _, s: s.str.len_bytes().cast(pl.Int32),
              duckdb="CAST(strlen({0}) AS INTEGER)", postgresql="octet_length({0})"),
@@ -331,15 +370,16 @@ FAMILY: Final = (
     Function("strpos", "strpos(s, part)",
              "The position of the first occurrence, also position(part IN s); 0 if there is none.",
              2, 2, fixed(INT, VARCHAR, VARCHAR), lambda s, part: s.find(part) + 1, _position,
-             sql="CAST(strpos({0}, {1}) AS INTEGER)", cost=80),
+             sql="CAST(strpos({0}, {1}) AS INTEGER)", cost=80, aliases=("instr",)),
     Function("contains", "contains(s, part)", "Whether the text has the part in it.",
              2, 2, _TEST, lambda s, part: part in s, lambda _, s, part: s.str.contains(part, literal=True),
              sql="(strpos({0}, {1}) > 0)", cost=40),
     Function("starts_with", "starts_with(s, prefix)", "Whether the text begins with the prefix.",
-             2, 2, _TEST, str.startswith, lambda _, s, prefix: s.str.starts_with(prefix), sql="starts_with({0}, {1})"),
+             2, 2, _TEST, str.startswith, lambda _, s, prefix: s.str.starts_with(prefix), sql="starts_with({0}, {1})",
+             aliases=("startswith",)),
     Function("ends_with", "ends_with(s, suffix)", "Whether the text ends with the suffix.",
              2, 2, _TEST, str.endswith, lambda _, s, suffix: s.str.ends_with(suffix),
-             sql="(right({0}, CAST(length({1}) AS INTEGER)) = {1})"),
+             sql="(right({0}, CAST(length({1}) AS INTEGER)) = {1})", aliases=("endswith",)),
     Function("ascii", "ascii(s)", "The code point of the first character; 0 if there is none.",
              1, 1, _NUMBER, lambda s: ord(s[0]) if s else 0, lambda _, s: mapped(s, _code_points, INT),
              sql="ascii({0})", cost=150),
@@ -348,7 +388,25 @@ FAMILY: Final = (
              lambda _, n: mapped(n, _characters, VARCHAR), cost=150,
              sql="CASE WHEN {0} BETWEEN 1 AND 55295 OR {0} BETWEEN 57344 AND 1114111 THEN chr({0}) END"),
     Function("md5", "md5(s)", "The MD5 hash of the UTF-8 form, in 32 hexadecimal digits.",
-             1, 1, _TEXT, _md5, lambda _, s: mapped(s, _hashes, VARCHAR), sql="md5({0})", cost=250),
+             1, 1, _TEXT, _md5, lambda _, s: mapped(s, _hashes(_md5), VARCHAR), sql="md5({0})", cost=250),
+    Function("sha256", "sha256(s)", "The SHA-256 hash of the UTF-8 form, in 64 hexadecimal digits.",
+             1, 1, _TEXT, _sha256, lambda _, s: mapped(s, _hashes(_sha256), VARCHAR), cost=350,
+             duckdb="sha256({0})", postgresql="encode(sha256(convert_to({0}, 'UTF8')), 'hex')"),
+    Function("string_to_array", "string_to_array(s, separator)",
+             "The parts between separators as an array; an empty text has none.",
+             2, 2, _SPLIT, lambda s, by: (tuple(s.split(by)) if by else (s,)) if s else (), _to_array_columns,
+             duckdb="CASE WHEN {0} = '' AND {1} IS NOT NULL THEN CAST([] AS VARCHAR[]) "
+                    "WHEN {1} = '' THEN CASE WHEN {0} IS NOT NULL THEN [{0}] END "
+                    "WHEN {1} IS NOT NULL THEN string_split({0}, {1}) END",
+             postgresql="CASE WHEN {1} IS NOT NULL THEN string_to_array({0}, {1}) END", cost=250),
+    Function("split", "split(s, separator)",
+             "The parts between separators as an array; an empty text has itself, an empty separator parts characters.",
+             2, 2, _SPLIT, lambda s, by: tuple(s.split(by)) if by else tuple(s) or ("",), _split_columns,
+             duckdb="CASE WHEN {1} IS NOT NULL THEN string_split({0}, {1}) END",
+             postgresql="CASE WHEN {0} = '' AND {1} IS NOT NULL THEN ARRAY[''] "
+                        "WHEN {1} = '' THEN string_to_array({0}, NULL) "
+                        "WHEN {1} IS NOT NULL THEN string_to_array({0}, {1}) END",
+             cost=250, aliases=("string_split", "str_split")),
 )  # fmt: skip
 
 # The steps of split_part, for where several parts of a text are asked for: the expression optimizer writes them.

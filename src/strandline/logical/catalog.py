@@ -9,20 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, Literal, Protocol, TypeAlias
 
 from strandline.core.errors import CatalogError, Span
+from strandline.core.notices import Notice, NoticeLog
 from strandline.core.security.allow import Allow
 from strandline.core.security.secret import Secret
 from strandline.core.types import Type
 from strandline.logical.change_feed import ChangeFeed
 
 if TYPE_CHECKING:
+    from strandline.logical.expressions import Value
     from strandline.logical.plan import Plan
     from strandline.logical.udf import Definition
 
 SYSTEM = "sys."  # prefix of the system tables
+ONE_ROW = "#one_row"  # what a SELECT without FROM reads: a row without columns
 
 Argument: TypeAlias = str | int | float | bool | Secret | list["Argument"] | None
-
-
 # Hidden column of every stream: the number of source rows that a row represents after sampling.
 WEIGHT: Final = "@weight"
 
@@ -39,12 +40,22 @@ class ConnectorCall:
 
 @dataclass(frozen=True, slots=True)
 class SourceSchema:
-    """Schema that a source provides itself: columns, the time among them, and its out-of-orderness."""
+    """Schema that a source provides itself: columns, the time among them, and its out-of-orderness.
+
+    One that was read from data says of what: `place` is where the columns are from, and `basis` what they are known by.
+    `times` are the columns that may be the time where it is not clear which is, `options` what else the data needs, as
+    options of the source, and `remarks` what a user should hear of it.
+    """
 
     columns: tuple[tuple[str, Type], ...]
     time_column: str | None
     disorder_us: int = 0
     rate: float | None = None  # rows per second
+    place: str = ""
+    basis: str = ""
+    times: tuple[str, ...] = ()
+    options: Mapping[str, Argument] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
 
 
 class Feeding(Protocol):
@@ -139,6 +150,9 @@ class BaseStream:
     bad_input: BadInputPolicy = BadInputPolicy()
     changes: ChangeFeed | None = None
     table: TableKind | None = None
+    source_statistics: StreamStatistics = field(
+        default_factory=StreamStatistics, compare=False
+    )  # what the source knows
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:
@@ -179,6 +193,7 @@ class DerivedStream:
     shedding: float | None = None  # the share of rows that it may lose when it runs
     is_materialized: bool = False
     keep_us: int | None = None
+    notices: tuple[Notice, ...] = field(default=(), compare=False)  # of its statement
 
     @property
     def word(self) -> str:
@@ -192,9 +207,9 @@ class Table:
     """A table: a history of changes in recorded time, whose content at t queries see at t (docs/decisions/0027).
 
     It is changed by statements, or has a `source`; of a change feed `columns` are without the operation and the time.
-    `feed` brings the rows of an object of this process. With a `time_column` changes take effect at the time of their
-    row; a temporal table has rows with periods, from `time_column` until `end_column`. `directory` is where its log
-    lies.
+    `feed` brings the rows of an object of this process. `required` are the columns that are NOT NULL, outside the key;
+    `defaults` has values for columns that a statement omits. With a `time_column` changes take effect at the time of
+    their row; a temporal table has rows with periods, from `time_column` until `end_column`. Its log is in `directory`.
     """
 
     word: ClassVar[str] = "table"
@@ -212,6 +227,8 @@ class Table:
     keep_us: int | None = None
     directory: str = ""
     source_columns: tuple[tuple[str, Type], ...] = ()  # of its source, where the rows of that have further ones
+    required: tuple[str, ...] = ()
+    defaults: Mapping[str, Value] = field(default_factory=dict)
     feed: Feed | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -278,13 +295,17 @@ class Catalog:
         self._streams: dict[str, Stream] = {}
         self.functions: dict[str, Definition] = {}
         self.allow: Allow | None = None  # resources that statements may access; None for all
+        self.notices = NoticeLog()  # what users should hear of statements and queries
         self.measured: dict[str, StreamStatistics] = {}  # measured statistics of base streams, by folded name
 
     def statistics(self) -> dict[str, StreamStatistics]:
-        """Statistics of each base stream: declared, else measured."""
+        """Statistics of each base stream: declared, else measured, else what its source knows."""
         nothing = StreamStatistics()
         base = (stream for stream in self if isinstance(stream, BaseStream))
-        return {s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)) for s in base}
+        return {
+            s.name: s.statistics.over(self.measured.get(s.name.lower(), nothing)).over(s.source_statistics)
+            for s in base
+        }
 
     def __iter__(self) -> Iterator[Stream]:
         return iter(self._streams.values())
@@ -314,6 +335,11 @@ class Catalog:
             raise CatalogError(message, code="system-table", hint=hint, span=span)
         self.refuse_taken(stream.name, span)
         self._streams[stream.name.lower()] = stream
+
+    def forget(self, stream: Stream) -> None:
+        """Remove what is going to be declared again, whatever reads it: plans have what they need of it."""
+        del self._streams[stream.name.lower()]
+        self.measured.pop(stream.name.lower(), None)
 
     def refuse_taken(self, name: str, span: Span | None = None) -> None:
         """Refuse a name that something has already."""

@@ -53,6 +53,7 @@ from strandline.logical.plan import (
     MarkJoin,
     OuterJoin,
     Outputs,
+    Over,
     Plan,
     Rank,
     SemiJoin,
@@ -86,7 +87,7 @@ class _Bindings:
     def conditions(self) -> list[Expression]:
         """That a row of the left and one of the right belong to the same binding."""
         pairs = ((ColumnRef(column_id, c.type), ColumnRef(c.id, c.type)) for column_id, c in self.columns.items())
-        return [part for outer, inner in pairs for part in _null_safe_equality(outer, inner)]
+        return [part for outer, inner in pairs for part in null_safe_equality(outer, inner)]
 
 
 class _Decorrelation:
@@ -108,8 +109,10 @@ class _Decorrelation:
 
     def node(self, plan: Plan) -> Plan:
         plan = with_sources(plan, tuple(self.plan(source) for source in sources(plan)))
-        if isinstance(plan, Rank):
+        if isinstance(plan, Rank | Over):
             ids = dict.fromkeys((*plan.partition, *(key.column.id for key in plan.order)))
+            if isinstance(plan, Over):
+                ids |= dict.fromkeys((*plan.ties, *(column.id for _, call in plan.calls for column in call.columns)))
             keys = [(column_id, self.values.pop(column_id)) for column_id in ids if column_id in self.values]
             computed = tuple((Column(column_id, "key", value.type), value) for column_id, value in keys)
             return replace(plan, source=Map((*pass_on(schema(plan.source)), *computed), plan.source)) if keys else plan
@@ -300,7 +303,7 @@ class _Decorrelation:
         renamed = Map(tuple((inner[c.id], ColumnRef(c.id, c.type)) for c in schema(grouped)), grouped)
         columns = tuple(bindings.columns.values())
         equal = conjunction(
-            tuple(part for c in columns for part in _null_safe_equality(ColumnRef(c.id, c.type), refs[c.id]))
+            tuple(part for c in columns for part in null_safe_equality(ColumnRef(c.id, c.type), refs[c.id]))
         )
         assert equal is not None, "bindings have columns"
         values: list[tuple[Column, Expression]] = []
@@ -316,7 +319,7 @@ def _over_nothing(column: Column, call: AggregateCall) -> Literal:
     return Literal(0 if call.function == "count" else None, column.type)
 
 
-def _null_safe_equality(one: Expression, two: Expression) -> tuple[Expression, Expression]:
+def null_safe_equality(one: Expression, two: Expression) -> tuple[Expression, Expression]:
     """That two values of a type are equal or both NULL, as two equalities, which a join can look up."""
     some = Literal(_SOME_VALUE[one.type.name], one.type)
     return (

@@ -8,15 +8,18 @@ from strandline.core.temporal import show_duration, show_instant
 from strandline.core.types import INTERVAL, Column
 from strandline.logical import plan as logical
 from strandline.logical.expressions import (
+    UP_TO_PEERS,
     AggregateCall,
     Call,
     Case,
     Cast,
     ColumnRef,
     Expression,
+    Frame,
     Literal,
     SortKey,
     UserCall,
+    WindowCall,
 )
 from strandline.logical.plan import Plan
 from strandline.logical.tree import sources
@@ -117,6 +120,49 @@ def show_rank(column: Column, partition: tuple[str, ...], order: tuple[SortKey, 
     return f"{column.id} {show_order(partition, order)}{'' if limit is None else f', up to {limit}'}"
 
 
+def show_frame(frame: Frame) -> str:
+    """A frame in the words of SQL; none where it is the default."""
+    if frame == UP_TO_PEERS:
+        return ""
+    return f" {frame.unit} {_show_bound(frame.unit, frame.start, -1)} to {_show_bound(frame.unit, frame.end, 1)}"
+
+
+def _show_bound(unit: str, bound: int | None, unbounded: int) -> str:
+    if bound == 0:
+        return "current row"
+    direction = "preceding" if (unbounded if bound is None else bound) < 0 else "following"
+    if bound is None:
+        return f"unbounded {direction}"
+    return f"{show_duration(abs(bound)) if unit == 'range' else abs(bound)} {direction}"
+
+
+def show_window_call(column: Column, call: WindowCall) -> str:
+    if call.call is not None:
+        return f"{_show_aggregate(column, call.call)}{show_frame(call.frame)}"
+    argument = "" if call.argument is None else call.argument.id
+    offset = f", {call.offset}" if call.offset != 1 or call.function == "nth_value" else ""
+    default = "" if call.default is None else f", else {call.default.id}"
+    nulls = " ignore nulls" if call.ignores_nulls else ""
+    return f"{column.id} := {call.function}({argument}{offset}{default}{nulls}){show_frame(call.frame)}"
+
+
+def show_over(
+    partition: tuple[str, ...],
+    order: tuple[SortKey, ...],
+    ties: tuple[str, ...],
+    calls: logical.WindowCalls,
+    waits: int,
+    per_instant: bool,
+) -> str:
+    """Window functions with their window; its order begins with time."""
+    by = [*map(show_sort_key, order), *(["value"] if ties else [])]
+    then = f" then by {', '.join(by)}" if by else ""
+    rows = "s" if waits > 1 else ""
+    when = ", per instant" if per_instant else f", waiting for {waits} row{rows}" if waits else ""
+    computed = ", ".join(show_window_call(column, call) for column, call in calls)
+    return f"{show_keys(partition)}{then}{when}{': ' if computed else ''}{computed}"
+
+
 def show_outputs(outputs: logical.Outputs) -> str:
     """Computed columns as `name := expression`, columns that just pass by name."""
     return ", ".join(
@@ -150,6 +196,11 @@ def _show_kind(scan: logical.Scan) -> str:
     return " of changes" if scan.changes is not None else " with intervals" if scan.intervals else ""
 
 
+def show_bounds(range_us: int, slide_us: int, cumulative: bool, start: Column, end: Column) -> str:
+    kind = "cumulative, " if cumulative else ""
+    return f"{start.id}, {end.id} of {kind}{show_window(range_us, slide_us)}"
+
+
 def show_node(plan: Plan) -> str:
     """One node, without its inputs."""
     match plan:
@@ -162,6 +213,8 @@ def show_node(plan: Plan) -> str:
             return f"CountWindow {show_rows(partition, rows, slide)}"
         case logical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {show_session(partition, gap_us)}"
+        case logical.WindowBounds():
+            return f"WindowBounds {show_bounds(plan.range_us, plan.slide_us, plan.cumulative, plan.start, plan.end)}"
         case logical.Granularity(granule_us, _):
             return f"Granularity {show_duration(granule_us)}"
         case logical.Changes(kind, _):
@@ -170,8 +223,12 @@ def show_node(plan: Plan) -> str:
             return f"TopRows {limit} {show_order(partition, order)}"
         case logical.Rank(column, partition, order, limit, _):
             return f"Rank {show_rank(column, partition, order, limit)}"
+        case logical.Over(partition, order, ties, calls, waits, per_instant):
+            return f"Over{show_over(partition, order, ties, calls, waits, per_instant)}"
         case logical.Filter(predicate, _):
             return f"Filter {show_expression(predicate)}"
+        case logical.Unnest():
+            return show_unnest(plan.element.id, plan.array, plan.ordinal, plan.outer)
         case logical.Map(outputs, _):
             return f"Map {show_outputs(outputs)}"
         case logical.Join(predicate, _, _):
@@ -195,6 +252,11 @@ def show_node(plan: Plan) -> str:
             return f"Union ({', '.join(c.id for c in columns)})"
         case logical.SetOperation(kind, columns, _, _):
             return f"{kind.capitalize()} ({', '.join(c.id for c in columns)})"
+
+
+def show_unnest(element: str, array: str, ordinal: Column | None, outer: bool) -> str:
+    numbered = "" if ordinal is None else f", {ordinal.id} := position"
+    return f"Unnest {element} := {array}{numbered}{', or NULL' if outer else ''}"
 
 
 def show_plan(plan: Plan, depth: int = 0) -> str:

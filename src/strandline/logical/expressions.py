@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
+from typing import Literal as LiteralType
 
 from strandline.core.types import BOOLEAN, Type
 from strandline.logical.udf import UserAggregate, UserFunction
@@ -108,6 +109,60 @@ class AggregateCall:
     def columns(self) -> tuple[ColumnRef, ...]:
         named = () if self.argument is None else (self.argument,)
         return tuple(dict.fromkeys((*named, *(key.column for key in self.order))))
+
+
+FrameUnit: TypeAlias = LiteralType["rows", "range"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """The rows that a window function reads, from `start` to `end` relative to the current row: a number of rows, or of
+    microseconds; what precedes is negative, and None is unbounded.
+
+    A frame by `range` has rows that are equal in the order, peers, in it or not together: 0 are the peers of the row.
+    """
+
+    unit: FrameUnit
+    start: int | None
+    end: int | None
+
+
+# Up to the current row and its peers, which is what SQL means where a window has an order and no frame.
+UP_TO_PEERS: Final = Frame("range", None, 0)
+WHOLE_PARTITION: Final = Frame("range", None, None)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall:
+    """A window function over the rows of its partition in their order; `call` is what an aggregate computes.
+
+    row_number, rank, dense_rank        its number in the order; of the first of its peers; the number of its peers
+    lag, lead                           the value `offset` rows before or after, or else the `default`
+    first_value, last_value, nth_value  the value of a row of the frame, the `offset`th of it
+
+    With `ignores_nulls`, rows without a value do not count.
+    """
+
+    function: str
+    argument: ColumnRef | None
+    type: Type
+    frame: Frame = UP_TO_PEERS
+    call: AggregateCall | None = None
+    offset: int = 1
+    default: ColumnRef | None = None
+    ignores_nulls: bool = False
+
+    @property
+    def columns(self) -> tuple[ColumnRef, ...]:
+        named = [column for column in (self.argument, self.default) if column is not None]
+        return tuple(dict.fromkeys((*named, *(() if self.call is None else self.call.columns))))
+
+    @property
+    def rows_after(self) -> int:
+        """How many rows after the current one it reads."""
+        if self.function == "lead":
+            return self.offset
+        return max(self.frame.end or 0, 0) if self.frame.unit == "rows" else 0
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:

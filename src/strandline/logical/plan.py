@@ -14,10 +14,11 @@ from strandline.core.temporal import Instant
 from strandline.core.types import Column
 from strandline.logical.catalog import TableKind
 from strandline.logical.change_feed import ChangeFeed
-from strandline.logical.expressions import AggregateCall, Expression, SortKey
+from strandline.logical.expressions import AggregateCall, Expression, SortKey, WindowCall
 
 Outputs: TypeAlias = tuple[tuple[Column, Expression], ...]
 Aggregates: TypeAlias = tuple[tuple[Column, AggregateCall], ...]
+WindowCalls: TypeAlias = tuple[tuple[Column, WindowCall], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,23 @@ class SessionWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowBounds:
+    """The elements with the bounds of the time window that was finished last: `start` and `end` of [T - range, T),
+    T = floor((t + 1) / slide) * slide.
+
+    Windows that are `cumulative` begin together for each range: [floor((T - 1) / range) * range, T). An element that is
+    valid when a window ends goes on with the bounds of that window.
+    """
+
+    range_us: int
+    slide_us: int
+    cumulative: bool
+    start: Column
+    end: Column
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
 class Granularity:
     """Coarsen time: the snapshot at t is that at floor(t / granule) * granule."""
 
@@ -129,6 +147,24 @@ class Rank:
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int | None
+    source: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Each row of a chronon stream with window functions over the rows of its partition so far: by time, then by
+    `order`, then by the values of the columns `ties`, and rows that are still level in order of arrival.
+
+    A row is valid at its own instant. If it `waits` for rows after it, at that of the last of them; what still waits
+    when the stream has ended comes at AFTER_ALL, without them. `per_instant`, the rows are all those of one instant.
+    """
+
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    ties: tuple[str, ...]
+    calls: WindowCalls
+    waits: int
+    per_instant: bool
     source: Plan
 
 
@@ -282,8 +318,29 @@ class Union:
     sources: tuple[Plan, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Unnest:
+    """Each element once for every element of its array, in the column `array`, with the same validity.
+
+    `element` is the column that it adds, and `ordinal`, if it is asked for, that of the position in the array, from 1.
+    An array that is NULL or has no elements makes the element vanish, or with `outer` stay with NULL in both columns.
+    """
+
+    element: Column
+    array: str
+    ordinal: Column | None
+    outer: bool
+    source: Plan
+
+    @property
+    def added(self) -> tuple[Column, ...]:
+        return (self.element,) if self.ordinal is None else (self.element, self.ordinal)
+
+
 WindowPlan: TypeAlias = TimeWindow | CountWindow | SessionWindow | Granularity
-UnaryPlan: TypeAlias = WindowPlan | Changes | TopRows | Rank | Filter | Map | Aggregate | Distinct
+UnaryPlan: TypeAlias = (
+    WindowPlan | WindowBounds | Changes | TopRows | Rank | Over | Filter | Map | Aggregate | Distinct | Unnest
+)
 BinaryPlan: TypeAlias = Join | OuterJoin | SemiJoin | MarkJoin | Apply | SetOperation
 PredicatePlan: TypeAlias = Filter | Join | OuterJoin | SemiJoin | MarkJoin | Lookup
 Plan: TypeAlias = Scan | UnaryPlan | BinaryPlan | Lookup | Union

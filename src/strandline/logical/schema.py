@@ -18,6 +18,12 @@ def schema(plan: Plan) -> Schema:
             return columns
         case logical.Rank(rank_column, _, _, _, source):
             return (*schema(source), rank_column)
+        case logical.Unnest():
+            return (*schema(plan.source), *plan.added)
+        case logical.Over(calls=calls, source=source):
+            return (*schema(source), *(column for column, _ in calls))
+        case logical.WindowBounds(start=start, end=end):
+            return (*schema(plan.source), start, end)
         case logical.Map(outputs, _):
             return tuple(column for column, _ in outputs)
         case logical.Join() | logical.OuterJoin():

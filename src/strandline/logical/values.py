@@ -20,6 +20,7 @@ from strandline.logical.expressions import Value
 T = TypeVar("T")
 
 LARGEST_SQUARED: Final = 2.0**511  # beyond this a DOUBLE has no square, and its group no variance but NaN
+SMALLEST_MULTIPLIED: Final = 2.0**-485  # the product of two numbers from here on ends at 2^-1074 at the latest
 EPOCH: Final = datetime(1970, 1, 1)
 CHRONON: Final = timedelta(microseconds=1)
 BLANKS: Final = " \t\n\r\v\f"

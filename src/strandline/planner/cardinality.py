@@ -11,7 +11,7 @@ operations) they are derived in the same way below.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias, assert_never
 
@@ -30,6 +30,7 @@ CHRONON: Final = 1 / SECOND
 LENGTH: Final = 60.0  # seconds that rows are valid which bring their intervals
 RATE: Final = 1000.0  # rows per second of a stream of which nothing is known
 VALUES: Final = 1000.0  # values of a column of which nothing is known
+ELEMENTS_OF_ARRAY: Final = 4.0  # of which nothing is known
 LONGEST: Final = 3600.0 * 24 * 365  # unbounded validity, as a number, so that sums stay finite
 
 EQUAL_TO_UNKNOWN: Final = 0.1
@@ -95,6 +96,8 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return in_last_rows(below[0], partition, rows)
         case logical.SessionWindow(partition, gap_us, _):
             return in_sessions(below[0], partition, gap_us)
+        case logical.WindowBounds():
+            return bounded(below[0], plan.slide_us, plan.start, plan.end)
         case logical.Granularity(granule_us, _):
             return rounded_up(below[0], granule_us)
         case logical.Changes():
@@ -103,10 +106,14 @@ def estimate_output(plan: Plan, below: tuple[StreamProfile, ...], statistics: St
             return first_rows(below[0], partition, limit)
         case logical.Rank(rank_column, partition, _, limit, _):
             return ranked(below[0], rank_column, partition, limit)
+        case logical.Over(calls=calls):
+            return with_values(below[0], [column for column, _ in calls])
         case logical.Filter(predicate, _):
             return filtered(below[0], predicate)
         case logical.Map(outputs, _):
             return mapped(below[0], outputs)
+        case logical.Unnest():
+            return unnested(below[0], plan.added)
         case logical.Join(predicate, _, _):
             return joined(predicate, below[0], below[1])
         case logical.OuterJoin(full, predicate, _, _):
@@ -170,6 +177,14 @@ def in_sessions(below: StreamProfile, partition: tuple[str, ...], gap_us: int) -
     return replace(below, length=min(LONGEST, wait), steady=False)
 
 
+def bounded(below: StreamProfile, slide_us: int, start: Column, end: Column) -> StreamProfile:
+    """Elements with the bounds of a window: one for each slide in which they are valid, all with the same bounds."""
+    slide = slide_us / SECOND
+    parts = max(1.0, below.length / slide)
+    values = {**below.values, start.id: 1.0, end.id: 1.0}
+    return replace(below, rate=below.rate * parts, length=below.length / parts, granule=slide, values=values)
+
+
 def rounded_up(below: StreamProfile, granule_us: int) -> StreamProfile:
     """(22.9)"""
     granule = granule_us / SECOND
@@ -197,6 +212,11 @@ def ranked(below: StreamProfile, rank_column: Column, partition: tuple[str, ...]
     return StreamProfile(rate, length, below.granule, {**below.values, rank_column.id: limit or per_group})
 
 
+def with_values(below: StreamProfile, columns: Iterable[Column]) -> StreamProfile:
+    """Window functions: the same elements with further columns, of which nothing is known."""
+    return replace(below, values={**below.values, **{column.id: VALUES for column in columns}})
+
+
 def filtered(below: StreamProfile, predicate: Expression) -> StreamProfile:
     """(22.1); of a column that is compared with constants fewer values are left."""
     values = dict(below.values)
@@ -216,6 +236,12 @@ def mapped(below: StreamProfile, outputs: logical.Outputs) -> StreamProfile:
     values = {column.id: values_in(expression, below) for column, expression in outputs}
     alike = frozenset(c.id for c, copied in outputs if isinstance(copied, ColumnRef) and copied.id in below.alike)
     return replace(below, values=values, alike=alike, names=pass_names(below.names, outputs))
+
+
+def unnested(below: StreamProfile, added: Sequence[Column]) -> StreamProfile:
+    """The elements of arrays, of which nothing is known: a few for each."""
+    values = {**below.values, **{column.id: VALUES for column in added}}
+    return replace(below, rate=below.rate * ELEMENTS_OF_ARRAY, values=values)
 
 
 def pass_names(names: Mapping[str, str], outputs: logical.Outputs) -> dict[str, str]:

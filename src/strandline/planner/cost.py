@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from strandline.core.types import Schema, Type
 from strandline.functions.aggregates import DISPERSIONS, needs_members
+from strandline.functions.pair_aggregates import PAIR_AGGREGATES
 from strandline.functions.subexpressions import own_cost
 from strandline.logical.expressions import AggregateCall, Expression, children
 from strandline.planner.cardinality import (
@@ -33,6 +34,7 @@ from strandline.planner.cardinality import (
     joined,
     unique,
     unmatched_fraction,
+    windowed,
 )
 from strandline.planner.compaction import FEW_VALID, TRIAL_PAIRS, LogForecast, forecast_log
 from strandline.planner.physical import plan as physical
@@ -239,6 +241,22 @@ def aggregate_state(
     return rows, size / rows if rows else 0.0
 
 
+def over_state(
+    node: physical.OverRange | physical.OverRows, first: PhysicalProfile, batch: float, work: Work
+) -> tuple[float, float]:
+    """State of window functions: that of the sliding aggregate, or the last rows of each partition."""
+    if isinstance(node, physical.OverRange):
+        held = windowed(first.stream, None if node.start_us is None else node.start_us + 1, 1)
+        sliding = physical.IncrementalAggregate(node.partition, node.aggregates, node.source, "changes")
+        return aggregate_state(sliding, replace(first, stream=held), batch, work)
+    back = max((abs(call.frame.start or 0) if call.frame.unit == "rows" else 1 for _, call in node.calls), default=1)
+    per_part = max(1, back, *(call.offset for _, call in node.calls)) + node.waits
+    rows = 0.0 if node.per_instant else groups_of(first.stream, node.partition) * per_part
+    work["touched"] = keyed(first.arriving * per_part, rows, batch, work)
+    work["total"] = first.arriving * len(node.calls)
+    return rows, width(schema(node.source)) + HASH_BYTES
+
+
 def panes_of(elements: float, granules: float) -> float:
     """(22.30), and (22.35) for the elements of a group: of the granules of a window, those in which elements end."""
     if granules <= 1:
@@ -253,4 +271,6 @@ def _totals(call: AggregateCall) -> float:
     sums = _SUMS.get(call.argument.type.name, 1.0)
     if call.function in DISPERSIONS:
         return 3 * sums
+    if call.function in PAIR_AGGREGATES:
+        return 9 * _SUMS["DOUBLE"]
     return sums if call.function in ("sum", "avg") else 1.0

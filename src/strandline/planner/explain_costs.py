@@ -1,6 +1,6 @@
 """EXPLAIN with costs: rates, CPU time and state beside every operator, and the totals.
 
-Undeclared statistics are marked as assumed.
+Undeclared statistics are listed with their origin: measured, from the source, or assumed.
 """
 
 from __future__ import annotations
@@ -87,6 +87,27 @@ def show_assumed(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str
         hints += [f"distinct({missing[0]}) = …"] if missing else []
         if parts:
             lines.append(f"assumed: {stream.name} has {' and '.join(parts)}; declare it WITH ({', '.join(hints)})")
+    return lines
+
+
+def show_sources(pipeline: Pipeline, statistics: StatisticsByStream) -> list[str]:
+    """Statistics that are not declared and not assumed: measured by earlier queries, or known by the source."""
+    lines: list[str] = []
+    for stream in pipeline.streams:
+        if stream.table is not None:
+            continue
+        used, declared, known = (
+            statistics.get(stream.name, StreamStatistics()), stream.statistics, stream.source_statistics
+        )  # fmt: skip
+        origins: dict[str, list[str]] = {"measured": [], "from the source": []}
+        if used.rate is not None and declared.rate is None:
+            origin = "from the source" if used.rate == known.rate else "measured"
+            origins[origin].append(f"{short(used.rate)} rows/s")
+        for column in _columns_with_estimates(pipeline, stream.name):
+            if column in used.values and column not in declared.values:
+                origin = "from the source" if used.values[column] == known.values.get(column) else "measured"
+                origins[origin].append(f"{short(used.values[column])} distinct values of {column}")
+        lines += [f"{origin}: {stream.name} has {', '.join(parts)}" for origin, parts in origins.items() if parts]
     return lines
 
 

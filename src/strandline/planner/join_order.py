@@ -17,11 +17,14 @@ from strandline.logical.plan import CountWindow, Filter, Join, Map, Plan, Scan
 from strandline.logical.schema import column_ids, pass_on, schema
 from strandline.logical.tree import sources, walk, with_sources
 from strandline.planner.cardinality import StatisticsByStream, StreamProfile, estimate_profile, selectivity
+from strandline.planner.joins.connections import Connections
 from strandline.planner.joins.rates import JoinInput, JoinLoad, JoinQuery, Tree
 from strandline.planner.joins.search import best_plan, cheapest_tree, last_joins
 from strandline.planner.prices import Prices, load_prices
 
-MAX_INPUTS: Final = 10  # inputs; with more of them the search costs more than it gains, and the written order stays
+MAX_INPUTS: Final = (
+    10  # inputs; with more of them the search costs more than it gains, and the order is written or connected
+)
 # Seconds per row on its way to a join, in Spark and apart from the operators: `bench shedding`.
 EXCHANGE: Final = 0.7e-6
 MAX_COST_RATIO: Final = 0.95  # a plan that differs from the text must cost less than this part of it
@@ -45,8 +48,7 @@ def order_joins(
         graph = join_graph_of(plan)
         inputs = tuple(order_joins(source, statistics, capacity, prices) for source in graph.inputs)
         graph = replace(graph, inputs=inputs)
-        tree = _best(graph, statistics, capacity, prices) if 2 < len(inputs) <= MAX_INPUTS else graph.tree
-        return in_order(rebuilt(graph, tree), plan)
+        return in_order(rebuilt(graph, _best(graph, statistics, capacity, prices)), plan)
     return with_sources(plan, tuple(order_joins(source, statistics, capacity, prices) for source in sources(plan)))
 
 
@@ -67,7 +69,7 @@ def other_orders(
         graph = join_graph_of(plan)
         if 2 < len(graph.inputs) <= MAX_INPUTS:
             with np.errstate(all="ignore"):
-                ways = last_joins(join_query(graph, statistics, prices))
+                ways = last_joins(join_query(graph, statistics, prices), connections(graph))
             for _, tree in ways[: limit + 1]:
                 if tree != graph.tree:
                     orders.append(JoinOrder(show_order(graph, tree), in_order(rebuilt(graph, tree), plan)))
@@ -112,15 +114,40 @@ def join_graph_of(plan: Join) -> JoinGraph:
 
 
 def _best(graph: JoinGraph, statistics: StatisticsByStream, capacity: float | None, prices: Prices | None) -> Tree:
+    if len(graph.inputs) <= 2:
+        return graph.tree
+    edges = connections(graph)
+    if len(graph.inputs) > MAX_INPUTS:
+        connected = edges.connected_tree(graph.tree)
+        return connected if edges.products_of(connected) < edges.products_of(graph.tree) else graph.tree
     query = join_query(graph, statistics, prices)
     whole = np.ones(query.size)
     # Unbounded windows multiply: where the estimate overflows, nothing is gained, and the written order stays.
     with np.errstate(all="ignore"):
-        best = cheapest_tree(query)
+        best = cheapest_tree(query, edges)
         cost, textual = (JoinLoad.of(query, tree).at(whole) for tree in (best, graph.tree))
         if capacity is not None and capacity < cost < np.inf:
-            return best_plan(query, capacity).tree
+            return best_plan(query, capacity, edges).tree
+    if edges.products_of(best) < edges.products_of(graph.tree):
+        return best
     return best if cost < MAX_COST_RATIO * textual else graph.tree
+
+
+def connections(graph: JoinGraph) -> Connections:
+    """The inputs that conditions connect."""
+    owners = [column_ids(source) for source in graph.inputs]
+
+    def mask_of(part: Expression) -> int:
+        return sum(1 << number for number, own in enumerate(owners) if own & columns_of(part))
+
+    keys: list[tuple[int, int]] = []
+    for part in graph.conditions:
+        if isinstance(part, Call) and part.function == "=":
+            one, two = map(mask_of, part.arguments)
+            if one and two and not one & two:
+                keys.append((one, two))
+    conditions = {mask for part in graph.conditions if (mask := mask_of(part)).bit_count() > 1}
+    return Connections(tuple(keys), tuple(sorted(conditions)))
 
 
 def join_query(graph: JoinGraph, statistics: StatisticsByStream, prices: Prices | None = None) -> JoinQuery:

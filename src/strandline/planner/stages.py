@@ -22,6 +22,7 @@ from strandline.planner.rules import (
     set_operations,
     subquery,
     window,
+    window_bounds,
 )
 from strandline.planner.rules import filter as filters
 from strandline.planner.rules.prune_columns import prune_columns
@@ -58,7 +59,9 @@ LOOKUPS = RewriteStage("place look-ups", lookup.PLACEMENT)
 # They always pay where a filter is cheap; the search may undo them where it is expensive.
 PUSH_FILTERS: Final[tuple[Rule, ...]] = (
     filters.push_filter_below_map,
+    filters.push_filter_below_unnest,
     filters.push_filter_below_time_window,
+    window_bounds.push_filter_below_bounds,
     window.push_filter_below_partitioned_window,
     filters.push_filter_into_join,
     join.push_condition_below_join,
@@ -84,6 +87,7 @@ FILTERS = RewriteStage(
         outer_join.outer_join_as_anti_join,
         *PUSH_FILTERS,
         filters.push_filter_below_first_rows,
+        filters.push_filter_below_over,
         filters.limit_rank_by_filter,
     ),
 )
@@ -92,7 +96,9 @@ FILTERS = RewriteStage(
 CONSTANTS = RewriteStage("join constant tables below windows", (lookup.join_constant_below_window,))
 
 # Maps follow the filters, so that an exchange moves results instead of their ingredients, computed once.
-MAPS = RewriteStage("merge maps", (project.push_map_below_time_window, project.merge_maps))
+MAPS = RewriteStage(
+    "merge maps", (project.push_map_below_time_window, project.merge_maps, window_bounds.push_aggregate_below_bounds)
+)
 
 # After all others, since it puts a map below a filter: they would undo it. Maps that could not merge may do so now.
 SHARING = RewriteStage("compute once", (project.share_with_filter, project.merge_maps))

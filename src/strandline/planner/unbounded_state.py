@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from strandline.functions.aggregates import needs_members
 from strandline.logical import plan as logical
 from strandline.logical.explain import show_node
+from strandline.logical.expressions import WindowCall
 from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read, walk
 
@@ -47,11 +48,11 @@ def lasting(plan: Plan) -> UnboundedState | None:
             # Without a partition the number of rows is fixed.
             cause = f"PARTITION BY over {_streams(source)}"
             return UnboundedState(f"{_count(rows)} per distinct {', '.join(partition)}", cause) if partition else None
-        case logical.SessionWindow() | logical.Changes():
+        case logical.SessionWindow() | logical.Changes() | logical.Over():
             return None
         case logical.TopRows() | logical.Rank():
             return _first_rows(plan)
-        case logical.Filter() | logical.Map() | logical.Granularity():
+        case logical.Filter() | logical.Map() | logical.Unnest() | logical.Granularity() | logical.WindowBounds():
             return lasting(plan.source)
         case logical.Join(_, left, right):  # a pair leaves with the first of the two
             return _both(left, right)
@@ -127,10 +128,18 @@ def _kept_by(node: Plan) -> Iterator[UnboundedState]:
         case logical.SetOperation(_, _, left, right):
             if (below := _either(left, right)) is not None:
                 yield UnboundedState("a count per distinct row", below.cause)
-        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Granularity():
+        case logical.Over(partition, per_instant=False):
+            if partition and any(_outlasts_frame(call) for _, call in node.calls):
+                yield UnboundedState(f"a state per distinct {', '.join(partition)}", "keys never expire")
+        case logical.Scan() | logical.TimeWindow() | logical.SessionWindow() | logical.Granularity() | logical.Over():
             return
-        case logical.Filter() | logical.Map() | logical.Union():
+        case logical.Filter() | logical.Map() | logical.Unnest() | logical.Union() | logical.WindowBounds():
             return
+
+
+def _outlasts_frame(call: WindowCall) -> bool:
+    """True unless a frame by time holds all that a function reads."""
+    return call.call is None or call.frame.unit == "rows" or call.frame.start is None
 
 
 def _count(rows: int) -> str:

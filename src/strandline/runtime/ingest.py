@@ -147,9 +147,11 @@ def _accept(
 ) -> SourceStatus:
     rows = chunk.rows
     time = times(rows, FROM)
-    late = late_rows(time, _high_before(chunk, status, stream), stream.disorder_us, floor)
+    high_before = _high_before(chunk, status, stream)
+    late = late_rows(time, high_before, stream.disorder_us, floor)
     late_count = int(late.sum())
     if late_count:
+        status = replace(status, lateness=max(status.lateness, largest_lateness(time, high_before, late)))
         is_late = pl.Series(late)
         # The side output has the original row, also where the queries need only some columns.
         late_frame = (chunk.whole() if chunk.whole is not None else rows).filter(is_late)
@@ -211,6 +213,13 @@ def late_rows(time: Times, high: Instant, disorder_us: int, floor: Instant) -> M
     bound = np.where(latest_before == BEFORE_ALL, BEFORE_ALL, latest_before - disorder_us)
     late: Mask = time < np.maximum(bound, floor)
     return late
+
+
+def largest_lateness(time: Times, high: Instant, late: Mask) -> int:
+    """By how much the latest of the late rows is behind the newest row before it; 0 if none has a newer one."""
+    latest_before = np.maximum.accumulate(np.concatenate(([high], time)))[:-1]
+    behind = (late & (latest_before != BEFORE_ALL)).nonzero()[0]
+    return int((latest_before[behind] - time[behind]).max(initial=0))
 
 
 def _advance_watermark(status: SourceStatus, stream: BaseStream, floor: Instant, split: InputSplit) -> SourceStatus:

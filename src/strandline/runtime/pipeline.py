@@ -143,14 +143,18 @@ class RunningPipeline:
         chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
         verify.verify_sources(physical, chain)
         columns = {query.name: query.columns for query in physical.queries}
+        writers = {name: sink.open(name, columns[name]) for name, sink in sinks.items()}
+        for name, writer in writers.items():
+            writer.in_fragments = not has_whole_elements(physical, name)
+            writer.has_open_elements = has_open_elements(physical, name)
         pipeline = RunningPipeline(
             physical,
             chain=chain,
             side_outputs=side_outputs
             or next((near for sink in sinks.values() if (near := sink.side_output_directory)), None),
-            writers={name: sink.open(name, columns[name]) for name, sink in sinks.items()},
+            writers=writers,
             buffers={
-                name: sink.make_buffer(columns[name], in_fragments=not has_whole_elements(physical, name))
+                name: sink.make_buffer(columns[name], in_fragments=writers[name].in_fragments)
                 for name, sink in sinks.items()
                 if isinstance(sink, Memory)
             },
@@ -160,7 +164,7 @@ class RunningPipeline:
         pipeline.inputs, pipeline._checkpoint = planned.inputs, checkpoint
         pipeline._forgets = any(sink.takes_changes and sink.location is None for sink in sinks.values())
         pipeline._appended = frozenset(
-            name for name, sink in sinks.items() if not sink.takes_changes and has_open_elements(physical, name)
+            name for name, sink in sinks.items() if not sink.takes_changes and writers[name].has_open_elements
         )
         pipeline.announcements = Announcements(pipeline._appended, resumed=pipeline.last_batch >= 0)
         try:

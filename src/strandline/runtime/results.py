@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import TypeAlias
@@ -14,6 +15,7 @@ from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
+from strandline.runtime.result_inbox import ResultInbox
 
 # An instant by the watermark, and by the first instant that is retained.
 ChooseInstant: TypeAlias = Callable[[Instant, Instant], Instant]
@@ -32,6 +34,7 @@ class PipelineResults:
         self._metrics = metrics
         self._watermarks = metrics.watermarks()  # those of the checkpoint, at a restart
         self._last_batches: dict[str, int] = {}  # that the buffers have
+        self._inboxes: dict[str, list[ResultInbox]] = {}  # of those that follow a result
         self._lock = threading.Lock()
         self._indexing = threading.Lock()  # for readers of snapshots, which must not keep batches waiting
 
@@ -46,7 +49,10 @@ class PipelineResults:
             begins, self._watermarks = self._watermarks, self._metrics.watermarks()
             for name, buffer in self.buffers.items():
                 if report.batch > self._last_batches.get(name, -1):  # one that is repeated has the same rows
-                    buffer.add(report.results.get(name, ()), begins[name])
+                    tables = report.results.get(name, ())
+                    buffer.add(tables, begins[name])
+                    for inbox in tuple(self._inboxes.get(name, ())):
+                        inbox.put(tables, begins[name], self._watermarks[name])
                 self._last_batches[name] = report.batch
             for kept, new in ((self.late, report.late), (self.rejected, report.rejected)):
                 for stream, tables in new.items():
@@ -57,6 +63,19 @@ class PipelineResults:
                 shorter = buffer.trim(self._metrics.now(name, self._watermarks[name]))
                 with self._lock:
                     self.buffers[name] = shorter
+
+    def subscribe(self, query: str) -> tuple[ResultInbox, Instant]:
+        """An inbox with a result that stays in memory, and everything that comes; and since when it is retained."""
+        with self._lock:
+            chunks = self.buffers[query].chunks(0, self._watermarks[query])
+            inbox = ResultInbox(chunks)
+            self._inboxes.setdefault(query, []).append(inbox)
+            return inbox, chunks.since
+
+    def unsubscribe(self, query: str, inbox: ResultInbox) -> None:
+        # Without the lock, which the thread may hold that runs a finalizer.
+        with contextlib.suppress(ValueError):
+            self._inboxes[query].remove(inbox)
 
     def watermark(self, query: str) -> Instant:
         """Up to which instant the results that are kept here are final."""

@@ -38,11 +38,15 @@ from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.hold_open import HoldOpenOperator
 from strandline.runtime.operators.lookup_join import LookupJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
+from strandline.runtime.operators.over_range import OverRangeOperator
+from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
+from strandline.runtime.operators.unnest import UnnestOperator
+from strandline.runtime.operators.window_bounds import WindowBoundsOperator
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
 
@@ -52,6 +56,8 @@ def operator_for(node: Node) -> Operator:
     match node:
         case physical.Filter(predicate, _):
             return stateless.FilterOperator(predicate)
+        case physical.Unnest(element, array, ordinal, outer):
+            return UnnestOperator(element, array, ordinal, outer)
         case physical.Project(outputs, _):
             return stateless.ProjectOperator(outputs)
         case physical.TimeWindow(range_us, slide_us, _):
@@ -81,6 +87,10 @@ def operator_for(node: Node) -> Operator:
             return TopKOperator(partition, order, limit, physical.schema(source))
         case physical.Rank(rank_column, partition, order, max_rank, source):
             return TopKOperator(partition, order, max_rank, physical.schema(source), rank_column)
+        case physical.OverRange(partition, start_us, end_us, aggregates, source):
+            return OverRangeOperator(partition, start_us, end_us, aggregates, physical.schema(source))
+        case physical.OverRows(partition, order, ties, calls, waits, per_instant, source):
+            return OverRowsOperator(partition, order, ties, calls, waits, per_instant, physical.schema(source))
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures, forms):
@@ -114,6 +124,8 @@ def operator_for(node: Node) -> Operator:
             return stateless.RepeatOperator(copies)
         case physical.SamplingRate(column, query, windows, _):
             return stateless.SamplingRateOperator(column, query, windows)
+        case physical.WindowBounds():
+            return WindowBoundsOperator(node.range_us, node.slide_us, node.cumulative, node.start, node.end)
         case physical.Split(length_us, repeats, _, by_rows):
             return SplitOperator(length_us, repeats, by_rows)
         case physical.Input() | physical.Exchange():

@@ -28,7 +28,8 @@ class SourceStatus:
     announces again. `distance` is the smoothed mean of seconds between two rows, except where partitions are
     interleaved. The watermark of a `table` is its promise: every later change takes effect there or after it. `base` is
     the end of its log when the query began, `rows` how far it was read, and `changed` the instant of the last change
-    since then.
+    since then. `lateness` is by how many microseconds the latest of the late rows was behind the newest row before it:
+    with a disorder of as much, none would be late.
     """
 
     stream: str
@@ -51,6 +52,7 @@ class SourceStatus:
     table: bool = False
     base: int = -1
     changed: Instant = BEFORE_ALL
+    lateness: int = 0
 
     @property
     def progress(self) -> Instant:
@@ -87,6 +89,7 @@ class SourceStatus:
             rows=self.rows + other.rows,
             late=self.late + other.late,
             rejected=self.rejected + other.rejected,
+            lateness=max(self.lateness, other.lateness),
             partitions=partitions,
             rate_history=max(self.rate_history, other.rate_history, key=len),  # equal, or one lacks the latest entry
             dropped=with_counts(self.dropped, other.dropped),

@@ -16,7 +16,7 @@ import numpy as np
 from strandline.core.types import BOOLEAN
 from strandline.logical.catalog import StreamStatistics
 from strandline.logical.expressions import Expression, Literal, conjuncts, substitute
-from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, Plan, Rank, TopRows
+from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, Over, Plan, Rank, TopRows
 from strandline.logical.tree import sources, streams_read
 from strandline.planner.cardinality import RATE, StatisticsByStream
 from strandline.planner.join_order import EXCHANGE, JoinGraph, join_query
@@ -170,7 +170,7 @@ def _join_in(plan: Plan) -> tuple[JoinGraph | None, int]:
         below = sources(plan)
         if len(below) != 1:
             return None, stateful
-        stateful += isinstance(plan, Aggregate | Distinct | TopRows | Rank)
+        stateful += isinstance(plan, Aggregate | Distinct | TopRows | Rank | Over)
         plan = below[0]
     return _joined(plan), stateful
 

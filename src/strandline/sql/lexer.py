@@ -11,12 +11,15 @@ from enum import Enum, auto
 from typing import Final
 
 from strandline.core.errors import ParseError, Span
+from strandline.core.temporal import unit_size
+from strandline.sql.dialects.names import CHARACTERS
 
 
 class Kind(Enum):
     WORD = auto()  # an unquoted name or keyword
-    QUOTED = auto()  # a name in double quotes
+    QUOTED = auto()  # a name in double quotes, or in backticks
     NUMBER = auto()
+    DURATION = auto()  # a number and a unit of time in one word, such as 10s or 1h30m
     TEXT = auto()  # a text in single quotes
     SYMBOL = auto()
     END = auto()
@@ -44,26 +47,19 @@ class Token:
 _BLANK: Final = re.compile(r"(?:\s+|--[^\n]*)+")
 _COMMENT_EDGE: Final = re.compile(r"/\*|\*/")
 _WORD: Final = re.compile(r"[^\W\d][\w$]*")
+_DURATION: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?[A-Za-zµ]+)+(?![\w$])")
+_UNIT: Final = re.compile(r"[A-Za-zµ]+")
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
-_QUOTED: Final = {"'": re.compile(r"'([^']*(?:''[^']*)*)'"), '"': re.compile(r'"([^"]*(?:""[^"]*)*)"')}
+_QUOTED: Final = {quote: re.compile(f"{quote}([^{quote}]*(?:{quote * 2}[^{quote}]*)*){quote}") for quote in "'\"`"}
 # A word, a number or a symbol. Longer symbols first: the expression takes the first alternative that fits.
 _PLAIN: Final = re.compile(
     r"([^\W\d][\w$]*)"
     r"|((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(<>|<<|>>|!=|!~\*|!~|~\*|<=|>=|=>|==|\|\||::|[-+*/%=<>(),.;\[\]~&|#^])"
+    r"|(<>|<<|>>|!=|!~\*|!~|~\*|<=|>=|=>|==|\|\||::|//|#>>|#>|->>|->|[-+*/%=<>(),.;:\[\]~&|#^@?$])"
 )
 
 _IS_NUMBER, _IS_SYMBOL = 2, 3
 _NO_BLANKS: Final = ("", ",", "(", ")", ";", ".")  # what often follows a token at once, and begins no comment
-
-_STRAY_HINTS: Final = {
-    "`": 'Quote names with double quotes: "name".',
-    "“": "Use straight quotes: 'text', \"name\".",
-    "”": "Use straight quotes: 'text', \"name\".",
-    "‘": "Use straight quotes: 'text', \"name\".",
-    "’": "Use straight quotes: 'text', \"name\".",
-    "{": "A window is written WINDOW(RANGE 10 SECONDS) or [RANGE 10 SECONDS].",
-}
 
 
 def words(text: str) -> frozenset[str]:
@@ -109,17 +105,23 @@ def _token(text: str, at: int) -> Token:
         if match.lastindex == _IS_SYMBOL:
             return Token(Kind.SYMBOL, value, Span(text, at, match.end()), value)
         return Token(Kind.WORD, value, Span(text, at, match.end()), value.upper())
-    raise _error(f"unexpected character {first!r}", "bad-character", Span(text, at, at + 1), _STRAY_HINTS.get(first))
+    raise _error(f"unexpected character {first!r}", "bad-character", Span(text, at, at + 1), CHARACTERS.get(first))
 
 
 def _number(text: str, at: int, end: int) -> Token:
-    # `10SECONDS` and `1e` are more likely typos than a number beside a name, so they are not split silently.
+    if (duration := _DURATION.match(text, at)) and _is_duration(duration.group()):
+        return Token(Kind.DURATION, duration.group(), Span(text, at, duration.end()))
+    # `10apples` and `1e` are more likely typos than a number beside a name, so they are not split silently.
     if suffix := _WORD.match(text, end):
         hint = f"Put a blank after the number: {text[at:end]} {suffix.group()}."
         raise _error(
             f"trailing characters after a number: {suffix.group()}", "bad-number", Span(text, at, suffix.end()), hint
         )
     return Token(Kind.NUMBER, text[at:end], Span(text, at, end))
+
+
+def _is_duration(word: str) -> bool:
+    return all(unit_size(unit) is not None for unit in _UNIT.findall(word))
 
 
 def _quoted(text: str, at: int) -> Token:

@@ -163,3 +163,29 @@ def test_cells_change_tables_while_a_live_table_follows(shell: InteractiveShell,
     shell.run_cell_magic("sql", "", "UPDATE t SET n = 2; INSERT INTO t VALUES ('b', 3)")
     database.advance("s", now + timedelta(seconds=3))
     until(lambda: sorted(table.rows) == [["a", 2], ["b", 3]])
+
+
+def test_a_cell_may_be_run_again(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its streams, and its query, replace those that it made before; what others have made is not touched."""
+    database = shell.user_ns["db"]
+    declare = "CREATE STREAM r (k VARCHAR, x INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
+    for _ in range(2):
+        shell.run_cell_magic("sql", "", declare)
+        shell.run_cell_magic("sql", "", "CREATE STREAM d AS SELECT k FROM r")
+        query = shell.run_cell_magic("sql", "", "SELECT k, x FROM r")
+        named = shell.run_cell_magic("sql", "total", "SELECT SUM(x) AS x FROM r [RANGE UNBOUNDED]")
+        assert [q.name for q in database.queries] == [query.name, "total"] and shell.user_ns["total"] is named
+        assert query.is_running and named.is_running
+    shell.run_cell_magic("sql", "", declare.replace("x INT", "x DOUBLE"))
+    assert "d read r, and went with it" in capsys.readouterr().err
+    assert not query.is_running and "d" not in database.catalog and not database.queries
+    assert str(dict(database.catalog.get("r").columns)["x"]) == "DOUBLE"
+    shell.run_cell_magic("sql", "", CREATE)  # it was not made by a cell
+    assert "already exists" in capsys.readouterr().err
+
+
+def test_a_line_is_a_statement(shell: InteractiveShell) -> None:
+    shell.run_cell("listing = %sql SHOW STREAMS")
+    assert shell.user_ns["listing"].table.column("name").to_pylist() == ["s"]
+    shell.run_cell("query = %sql SELECT k FROM s WHERE x > 1")
+    assert shell.user_ns["query"].is_running

@@ -39,7 +39,8 @@ from strandline.runtime.kernels.changes import CHANGE, TIME
         ("SELECT 1; -- so", True),
         ("SELECT ';", False),
         ("SELECT /* ;", False),
-        ("SELECT ` FROM s;", True),  # a mistake that does not go away by typing on
+        ("SELECT ` FROM s;", False),  # a name in backticks goes on
+        ("SELECT \\ FROM s;", True),  # a mistake that does not go away by typing on
         ("-- only a comment", True),
         ("SELECT 1; SELECT 2", False),
     ],
@@ -105,7 +106,7 @@ def test_completion_knows_where_it_is(session: Session) -> None:
     assert offered(session, "SELECT * FROM sys.op") == ["operators"]
     assert offered(session, "SELECT us", " FROM sys.operators") == ["us_per_row", "using"]
     assert offered(session, "SELECT o.sel", " FROM sys.operators o") == ["selectivity"]
-    assert offered(session, "SELECT string_") == ["string_agg("]
+    assert offered(session, "SELECT string_a") == ["string_agg("]
     assert offered(session, "sel")[0] == "select" and offered(session, "SEL")[0] == "SELECT"
     assert offered(session, ".ti") == [".timing"]
     session.sql("SELECT sym FROM trades;", look=False)

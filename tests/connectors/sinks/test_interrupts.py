@@ -104,7 +104,9 @@ def test_ctrl_c_does_not_wait_for_a_lock(postgresql: Server, tmp_path: Path) -> 
     finally:
         process.kill()
     assert process.returncode == 130
-    assert said == "stopped; run the same command again to resume\n"
+    out = tmp_path / "out"
+    refusal = "stopped; the local engine cannot resume"
+    assert said == f"{refusal}: remove {out} to start again, or use --engine spark\n"
     log = (tmp_path / "log").read_text().splitlines()
     assert " INFO    strandline.engine: query started name=q engine=local checkpoint=" in log[0]
     assert " INFO    strandline.engine: query stopped name=q last_batch=" in log[-1]

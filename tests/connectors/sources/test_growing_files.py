@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from strandline.connectors.sources import file as file_source
 from strandline.connectors.sources.base import open_source
 from strandline.connectors.sources.file import FileSource
-from strandline.connectors.sources.files import planning, tracking
+from strandline.connectors.sources.files import checks, planning, tracking
 from strandline.core.errors import CheckpointError, SourceError
 from strandline.sql import ast
 from strandline.sql.binder.create_stream import bind_create_stream
@@ -442,4 +441,4 @@ def test_looking_at_many_files_takes_time_for_the_new_ones_only(tmp_path: Path) 
         assert reader.step() == []
     assert opened == ["new.csv"]
     assert (tmp_path / "log" / "units.log").stat().st_size < size + 500
-    assert file_source.FILES_CHECKED < 400
+    assert checks.FILES_CHECKED < 400

@@ -64,8 +64,8 @@ def main(moment: str, count: str, checkpoint: str, declaration: str) -> None:
         db.sql(declaration)
         (running,) = db.tables.feeders().values()
         position, since = running.feed.position, time.monotonic()
-        while running.state != "ended" and time.monotonic() - since < QUIET_SECONDS:
-            if running.feed.position.at != position.at or running.state == "waiting":
+        while running.status.state != "ended" and time.monotonic() - since < QUIET_SECONDS:
+            if running.feed.position.at != position.at or running.status.state == "waiting":
                 position, since = running.feed.position, time.monotonic()
             running.store.check_feed()
             time.sleep(0.01)

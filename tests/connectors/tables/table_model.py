@@ -13,6 +13,7 @@ import polars as pl
 from strandline.connectors.tables.statements import (
     DeleteRows,
     InsertRows,
+    InsertValues,
     MergeRows,
     ReplaceContent,
     TableStatement,
@@ -88,6 +89,7 @@ class TableModel:
     key: tuple[str, ...] = ("k",)
     rows: list[Row] = field(default_factory=list)
     past: dict[Instant, Counter[Row]] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
 
     def apply(self, statement: TableStatement, at: Instant | Callable[[], Instant]) -> None:
         """Change the rows; all or nothing."""
@@ -104,18 +106,25 @@ class TableModel:
         return tuple(row[NAMES.index(name)] for name in self.key)
 
     def _check(self, rows: Sequence[Row]) -> None:
+        self._check_nulls(rows)
         if not self.key:
             return
         keys = [self._key_of(row) for row in rows]
-        if any(None in key for key in keys):
-            raise RefusedError("null-key")
         if len(set(keys)) < len(keys):
             raise RefusedError("duplicate-key")
+
+    def _check_nulls(self, rows: Sequence[Row]) -> None:
+        if any(None in self._key_of(row) for row in rows):
+            raise RefusedError("null-key")
+        if any(row[NAMES.index(name)] is None for row in rows for name in self.required):
+            raise RefusedError("null-value")
 
     def _effect(self, statement: TableStatement) -> list[Row]:
         match statement:
             case InsertRows():
                 return self._inserted(statement)
+            case InsertValues():
+                return self._inserted(statement.with_columns(SCHEMA))
             case UpdateRows(assignments, predicate):
                 return [_assigned(row, assignments) if _holds(predicate, row) else row for row in self.rows]
             case DeleteRows(predicate):
@@ -128,8 +137,7 @@ class TableModel:
     def _inserted(self, statement: InsertRows) -> list[Row]:
         result = list(self.rows)
         touched: set[Row] = set()
-        if any(None in self._key_of(row) for row in statement.rows.rows()):
-            raise RefusedError("null-key")
+        self._check_nulls(statement.rows.rows())  # also of rows that a conflict would keep out
         for row in statement.rows.rows():
             key = self._key_of(row)
             places = [place for place, old in enumerate(result) if self.key and self._key_of(old) == key]
@@ -211,8 +219,9 @@ def check_store(store: TableStore, model: TableModel) -> None:
         for instant in (change - 1, change, change + 1):
             valid = history.filter(pl.col("@from") <= instant, pl.col("@until") > instant)
             assert rows_of(valid) == model.at(instant), instant
-    for change in list(model.past)[-3:]:
-        assert rows_of(store.content_at(change)) == model.at(change)
+    for change in list(model.past)[::7] + list(model.past)[-3:]:
+        for instant in (change - 1, change, change + 1):
+            assert rows_of(store.content_at(instant)) == model.at(instant), instant
     if model.key and model.rows:
         keys = [dict(zip(model.key, model._key_of(row), strict=True)) for row in model.rows[:5]]
         assert rows_of(store.find(pl.DataFrame(keys))) == Counter(model.rows[:5])

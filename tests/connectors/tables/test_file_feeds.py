@@ -106,7 +106,7 @@ def test_the_instants_of_changes_do_not_depend_on_the_steps(
     source = f"SOURCE file('{directory}/*.csv') CHANGES IN op ORDERED BY ts WITHIN 5 SECONDS"
     with connect() as db:
         db.sql(f"CREATE TABLE t ({columns}) {source}")
-        wait_for(lambda: db.tables.feeders()["t"].state == "ended")
+        wait_for(lambda: db.tables.feeders()["t"].status.state == "ended")
         assert (3, "c", at(11), at(15)) in history(db, "t")
         assert len(history(db, "t")) == 5
 
@@ -130,6 +130,31 @@ def test_bad_rows_are_kept_aside_and_counted(tmp_path: Path) -> None:
         rejected = pl.read_parquet(directory / feeder.REJECTED / "*.parquet")
         assert rejected.get_column("reason").to_list() == ["a: 'two' is not INT"]
         assert rejected.get_column("row").to_list() == [3]
+
+
+def test_rows_with_null_where_there_must_be_a_value_are_rejected(tmp_path: Path) -> None:
+    write_lines(tmp_path / "t.csv", "a,b,c", "1,x,1", "2,,2", ",y,3", "4,z,", ",,")
+    with connect() as db:
+        columns = "a INT PRIMARY KEY, b VARCHAR NOT NULL, c INT NOT NULL"
+        db.sql(f"CREATE TABLE t ({columns}) SOURCE file('{tmp_path}/t.csv')")
+        assert content(db, "t") == [(1, "x", 1)]
+        assert db.tables.feeders()["t"].feed.position.rejected == 4
+        rejected = pl.read_parquet(Path(declared(db, "t").directory) / feeder.REJECTED / "*.parquet")
+        assert rejected.get_column("reason").to_list() == [
+            'column "b" is NULL, and declared NOT NULL',
+            "the PRIMARY KEY (a) is NULL",
+            'column "c" is NULL, and declared NOT NULL',
+            "the PRIMARY KEY (a) is NULL",
+        ]
+        assert '"a":2' in rejected.get_column("content")[0]
+
+
+def test_a_deletion_of_a_feed_needs_no_more_than_its_key(tmp_path: Path) -> None:
+    with connect() as db:
+        declaration = change_feed(tmp_path, (*CHANGES, "insert,5,,21"), ", PRIMARY KEY (k)")
+        db.sql(declaration.replace("v VARCHAR", "v VARCHAR NOT NULL").replace("op VARCHAR", "op VARCHAR NOT NULL"))
+        assert content(db, "t") == [(1, "d"), (2, "e")]
+        assert db.tables.feeders()["t"].feed.position.rejected == 1
 
 
 def test_a_declared_column_that_the_file_lacks_is_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def test_partitions_with_times_of_their_own(broker: Broker) -> None:
         assert store.promise(at(60))[1] == at(13)
         broker.send(topic, 1, [_message(2, "f", 20)])
         wait_for(lambda: [row[:2] for row in content(db, "t")] == [(1, "b"), (2, "e")])
-        assert store.promise(at(60))[1] == at(18)
+        wait_for(lambda: store.promise(at(60))[1] == at(18))  # right after the rows are there
 
 
 def test_events_feed_a_table(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_rows_that_wait_outlive_the_program(tmp_path: Path) -> None:
         with connect(directory) as db:
             feed_of_events(db, "WITHIN 4 SECONDS IDLE AFTER 1 HOUR")
             db.end("t")
-            wait_for(lambda: db.tables.feeders()["t"].state == "ended")
+            wait_for(lambda: db.tables.feeders()["t"].status.state == "ended")
             assert history(db, "t") == expected
             assert db.tables.feeders()["t"].feed.position.late == 0
 

@@ -31,12 +31,13 @@ from table_model import (
 )
 
 from strandline.connectors.tables import content as table_content
-from strandline.connectors.tables import groups
+from strandline.connectors.tables import groups, images
 from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.statements import (
     Assignments,
     DeleteRows,
     InsertRows,
+    InsertValues,
     MergeBranch,
     MergeRows,
     ReplaceContent,
@@ -93,8 +94,11 @@ def draw_statement(draw: Random) -> TableStatement:
             return InsertRows(draw_rows(draw, 2))
         case 2:
             return InsertRows(draw_rows(draw), "ignore")
-        case 3 | 4:
+        case 3:
             return InsertRows(draw_rows(draw), "update")
+        case 4:
+            values = tuple(draw_row(draw) for _ in range(draw.randrange(1, 4)))
+            return InsertValues(values, draw.choice(["error", "ignore", "update"]))
         case 5:
             condition = draw.choice([None, call("<", V, NEW_V)])
             return InsertRows(draw_rows(draw), "update", draw.choice(UPSERTS), condition)
@@ -129,15 +133,20 @@ def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("seed", range(200 if LONG else 25))
-@pytest.mark.parametrize("key", [("k",), ("k", "s"), ()], ids=["key", "two", "bag"])
+@pytest.mark.parametrize(
+    ("key", "required"),
+    [(("k",), ()), (("k", "s"), ()), ((), ()), (("k",), ("v",)), ((), ("v", "s"))],
+    ids=["key", "two", "bag", "key not null", "bag not null"],
+)
 def test_random_statements_and_restarts_are_those_of_the_model(
-    seed: int, key: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, key: tuple[str, ...], required: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Small files and chunks: restarts meet several of each, and joined ones.
-    monkeypatch.setattr(table_log, "SEGMENT_BYTES", 20_000)
+    monkeypatch.setattr(table_log, "SEGMENT_BYTES", 8_000)
     monkeypatch.setattr(table_content, "CHUNK_ROWS", 8)
+    monkeypatch.setattr(images, "FEWEST_CHANGES", 5)
     draw, clock = Random(f"{seed} {key}"), Hand()
-    table, model = table_in(tmp_path / "t", key), TableModel(key)
+    table, model = table_in(tmp_path / "t", key, required=required), TableModel(key, required=required)
     store = open_table(table, clock)
     try:
         for step in range(60):
@@ -181,9 +190,14 @@ def test_statements_of_a_group_are_those_one_after_the_other(seed: int, on_confl
     store.close()
     together = groups.CommitRequest
     for _ in range(20):
-        statements = [InsertRows(draw_rows(draw, 2), on_conflict) for _ in range(draw.randrange(1, 9))]  # type: ignore[arg-type]
+        statements: list[TableStatement] = [
+            InsertRows(draw_rows(draw, 2), on_conflict)  # type: ignore[arg-type]
+            if draw.random() < 0.5
+            else InsertValues(tuple(draw_row(draw) for _ in range(draw.randrange(1, 3))), on_conflict)  # type: ignore[arg-type]
+            for _ in range(draw.randrange(1, 9))
+        ]
         if draw.random() < 0.2:
-            statements.insert(1, DeleteRows(equal(K, number(draw.randrange(12)))))  # type: ignore[arg-type]
+            statements.insert(1, DeleteRows(equal(K, number(draw.randrange(12)))))
         requests = [together(statement) for statement in statements]
         store = open_table(table_in(tmp_path / "t"), clock)
         store._enqueue_all(requests)
@@ -203,6 +217,28 @@ def test_statements_of_a_group_are_those_one_after_the_other(seed: int, on_confl
         )
         check_store(store, model)
         store.close()
+
+
+def test_a_group_with_null_where_there_must_be_a_value(tmp_path: Path) -> None:
+    # Evaluated together one of them fails, evaluated alone the others do not.
+    store = open_table(table_in(tmp_path / "t", required=("v",)))
+    rows = [frame((1, 10, "a")), frame((2, None, "b")), frame((3, 30, "c"))]
+    requests = [groups.CommitRequest(InsertRows(each, "update")) for each in rows]
+    store._enqueue_all(requests)
+    for request in requests:
+        request.done.wait()
+    assert [getattr(request.error, "code", None) for request in requests] == [None, "null-value", None]
+    assert sorted(store.content().get_column("k")) == [1, 3]
+    store.close()
+
+
+def test_a_table_is_declared_with_not_null_or_without(tmp_path: Path) -> None:
+    open_table(table_in(tmp_path / "t", required=("v",))).close()
+    with pytest.raises(StrandlineError) as error:
+        open_table(table_in(tmp_path / "t"))
+    assert error.value.code == "table-changed"
+    assert "v BIGINT NOT NULL" in str(error.value)
+    open_table(table_in(tmp_path / "t", required=("v",))).close()
 
 
 def test_an_update_may_move_keys_through_each_other(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from table_model import Hand, K, TableModel, check_store, equal, frame, number, 
 
 from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.log import LogReader, read_head, segment_starts
-from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.statements import DeleteRows, InsertRows, ReplaceContent
 from strandline.connectors.tables.store import RESERVED_AHEAD, open_table
 from strandline.core.errors import StrandlineError
@@ -111,7 +110,7 @@ def test_what_is_older_than_keep_is_folded_and_the_rest_is_as_before(
     clock, model = Hand(0), TableModel(key)
     table = table_in(tmp_path / "t", key, keep_us=100)
     store = open_table(table, clock)
-    monkeypatch.setattr(store, "_fold_later", lambda: None)
+    monkeypatch.setattr(store, "_begin_upkeep", lambda: None)
     folded = 0
     for n in range(150):
         clock.at += 3
@@ -123,7 +122,7 @@ def test_what_is_older_than_keep_is_folded_and_the_rest_is_as_before(
         model.apply(statement, committed.at)
         if n % 25 == 24:
             folded += store.fold()
-            since = RetainedLog(tmp_path / "t", store.log_schema).since
+            since = store.retained_since
             assert clock.at - since >= 100, "all that KEEP promises is there"
             kept = TableModel(key, model.rows, {at: rows for at, rows in model.past.items() if at > since})
             kept.past[since] = model.at(since)
@@ -133,7 +132,7 @@ def test_what_is_older_than_keep_is_folded_and_the_rest_is_as_before(
                 store.content_at(since - 1)
             store.close()
             store = open_table(table, clock)
-            monkeypatch.setattr(store, "_fold_later", lambda: None)
+            monkeypatch.setattr(store, "_begin_upkeep", lambda: None)
             assert rows_of(store.content()) == rows_of(frame(*model.rows))
     assert folded >= 2
     first = segment_starts(tmp_path / "t")[0]

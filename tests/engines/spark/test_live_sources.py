@@ -159,9 +159,19 @@ class Wire(threading.Thread):
         connection.sendall(b"".join(b'{"n": %d, "ts": %d}\n' % (n, n) for n in range(sent, until)))
         deadline = time.monotonic() + 60
         while self.kept() < until:
+            if has_hung_up(connection):  # killed before: what was sent is on no disk
+                raise OSError("the reader is gone")
             assert time.monotonic() < deadline
             time.sleep(0.01)
         return until
+
+
+def has_hung_up(connection: socket.socket) -> bool:
+    """Whether the other side has closed the connection. The first send after that still succeeds."""
+    try:
+        return connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
+    except BlockingIOError:
+        return False
 
 
 def post_all(port: int, pause: float) -> None:

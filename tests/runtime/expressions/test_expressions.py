@@ -30,6 +30,7 @@ from strandline.core.types import (
     array_of,
     decimal,
 )
+from strandline.functions.calendars import UNITS
 from strandline.functions.casts import cast_text
 from strandline.functions.datetimes import TRUNC_UNITS
 from strandline.functions.evaluate import evaluate
@@ -194,8 +195,13 @@ PATTERNS = (
 DIGITS = (-400, -308, -45, -39, -19, -2, 0, 1, 2, 6, 29, 38, 45, 308, 400, None)
 REGEXP_LIKE: list[dict[int, Value]] = [{1: p, 2: flags} for p in PATTERNS for flags in ("", "i", "n")]
 REGEXP_LIKE += [{1: "a", 2: None}]
+ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "America/St_Johns", None)
+JSON_FUNCTIONS = [name for name in FUNCTIONS if name.startswith("json_")]
 KNOWN: dict[str, list[dict[int, Value]]] = {
     "date_trunc": [{0: unit} for unit in TRUNC_UNITS],
+    **{name: [{0: unit} for unit in UNITS] for name in ("date_diff", "timestampdiff", "date_add")},
+    **{name: [{1: zone} for zone in ZONES] for name in ("from_utc_timestamp", "to_utc_timestamp")},
+    **{name: [{1: path} for path in ("$.a", "$.a.b[1]", '$."x y"', "$[0]", "$[-1]", None)] for name in JSON_FUNCTIONS},
     "round": [{1: digits} for digits in DIGITS],
     "trunc": [{1: digits} for digits in DIGITS],
     "translate": [{1: "a%äb", 2: "😀."}, {1: "aab", 2: "xyz"}, {1: "", 2: "x"}, {1: None, 2: "x"}],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, INT, VARCHAR, Column, Schema, Type, array_of, decimal
 from strandline.functions.aggregates import DISPERSIONS, aggregate, aggregate_type
+from strandline.functions.pair_aggregates import PAIR_AGGREGATES
 from strandline.logical.expressions import AggregateCall, ColumnRef, SortKey
 from strandline.logical.reference.interpreter import bag
 from strandline.logical.udf import UserAggregate
@@ -74,7 +76,11 @@ def calls(schema: Schema, *wanted: str) -> Calls:
             continue
         # An array of one element each is what ARRAY_AGG takes in the algebra.
         kind = argument.type if argument and function == "array_agg" else None
-        kind = kind or aggregate_type(function, argument.type if argument else None)
+        kind = (
+            DOUBLE
+            if function in PAIR_AGGREGATES
+            else kind or aggregate_type(function, argument.type if argument else None)
+        )
         keys = tuple(SortKey(columns[key.strip("-!")], "-" in key, "!" in key) for key in order.split())
         value = float(parameter) if function.startswith("percentile") else parameter if has_parameter else None
         found.append((Column(text, text, kind), AggregateCall(function, argument, kind, False, keys, value)))
@@ -255,6 +261,30 @@ def test_arrays_of_members_are_the_snapshot_ones(source: Elements, keys: int, sl
     first = min((start for _, start, _ in source), default=FOREVER)
     same_snapshots(
         out, lambda t: expected(schema, keys, [*wanted, "count c7"], at(arrays, t), first <= t), edges(source)
+    )
+
+
+def pairs_of(source: Elements, y: int, x: int) -> Elements:
+    """The elements with the pair of two of their numbers, the argument of CORR and its kind; NULL if one is NULL."""
+    return [
+        ((*row, None if row[y] is None or row[x] is None else (float(row[y]), float(row[x]))), start, end)  # type: ignore[arg-type]
+        for row, start, end in source
+    ]
+
+
+@settings(max_examples=examples(60))
+@given(intervals(payloads(INT, DOUBLE, DOUBLE), endless=True), st.integers(0, 1), slicings(takes_changes=True))
+@example([((1, 1e200, 3.0), 0, 4), ((1, -1e200, 7.0), 0, 8), ((1, 5.0, 1e-300), 2, 8)], 1, Slicing((2,), "store"))
+@example([((1, 0.1, 0.3), 0, 4), ((1, 0.1, 0.3), 0, 8), ((1, math.inf, 3.0), 2, 6)], 1, Slicing((1,), "store"))
+@example([((1, 0.1 * n, 0.3 * n), n, 9 + n) for n in range(9)], 1, Slicing((1,), "store"))
+def test_aggregates_of_pairs_are_the_snapshot_ones(source: Elements, keys: int, slicing: Slicing) -> None:
+    schema = columns(INT, DOUBLE, DOUBLE, array_of(DOUBLE), array_of(DOUBLE))
+    wanted = [f"{name} {column}" for name in PAIR_AGGREGATES for column in ("c3", "c4")]
+    pairs = pairs_of(pairs_of(source, 1, 2), 0, 2)
+    out = aggregated(schema, keys, [*wanted, "count c3"], pairs, slicing)
+    first = min((start for _, start, _ in source), default=FOREVER)
+    same_snapshots(
+        out, lambda t: expected(schema, keys, [*wanted, "count c3"], at(pairs, t), first <= t), edges(source)
     )
 
 

@@ -22,6 +22,7 @@ from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.statements import InsertRows, UpdateRows
 from strandline.connectors.tables.store import TableStore, open_table
 from strandline.core.types import BIGINT, BOOLEAN, DOUBLE, VARCHAR
+from strandline.database.database import Database
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import Call, ColumnRef, Literal
 
@@ -53,17 +54,38 @@ def _seconds(work: Callable[[], object]) -> float:
 
 def _upserts_per_second(store: TableStore, keys: int) -> float:
     """Single-row upserts of random keys from several threads at once."""
-    counts = [0] * THREADS
     drawn = _rows(np.random.default_rng(1).integers(0, keys, THREADS * 1000))
     rows = [drawn.slice(number, 1) for number in range(drawn.height)]
+    return _calls_per_second(lambda number: store.commit(InsertRows(rows[number % len(rows)], "update")))
+
+
+def _sql_upserts_per_second(keys: int) -> float:
+    """The same as texts, each with other literals."""
+    with Database(engine="local") as database:
+        columns = ", ".join(f"{name} {kind}" for name, kind in COLUMNS)
+        database.sql(f"CREATE TABLE t ({columns}, PRIMARY KEY (id))")
+        database.insert("t", _rows(np.arange(keys)))
+        texts = [_upsert_text(int(key)) for key in np.random.default_rng(1).integers(0, keys, THREADS * 1000)]
+        return _calls_per_second(lambda number: database.sql(texts[number % len(texts)]))
+
+
+def _upsert_text(key: int) -> str:
+    values = f"({key}, 'customer {key}', 'city {key % 1000}', {key * 0.01:.2f})"
+    assigned = ", ".join(f"{name} = excluded.{name}" for name, _ in COLUMNS[1:])
+    return f"INSERT INTO t VALUES {values} ON CONFLICT DO UPDATE SET {assigned}"
+
+
+def _calls_per_second(work: Callable[[int], object]) -> float:
+    """How often several threads together do something in a second; each call has a number of its own."""
+    counts = [0] * THREADS
     end = time.perf_counter() + SECONDS
 
-    def upsert(number: int) -> None:
+    def run(number: int) -> None:
         while time.perf_counter() < end:
-            store.commit(InsertRows(rows[(number * 1000 + counts[number]) % len(rows)], "update"))
+            work(number * 1000 + counts[number])
             counts[number] += 1
 
-    threads = [threading.Thread(target=upsert, args=(number,)) for number in range(THREADS)]
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(THREADS)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -90,8 +112,10 @@ def run_tables(bench: Bench) -> Figures:
     store = open_table(small)
     store.commit(InsertRows(_rows(np.arange(100_000))))
     figures["upserts_per_s"] = round(_upserts_per_second(store, 100_000))
+    figures["sql_upserts_per_s"] = round(_sql_upserts_per_second(100_000))
     figures["promise_us"] = round(_seconds(lambda: [store.promise(0) for _ in range(1000)]) * 1000)
     _measure_reading(store, figures)
+    _measure_past(store, figures)
     store.close()
     figures["open_changes_s"] = round(_seconds(lambda: open_table(small).close()), 2)
     figures["changes"] = store.reach
@@ -129,9 +153,19 @@ def _measure_reading(store: TableStore, figures: Figures) -> None:
     figures["read_100_us"] = round(float(np.median(times)) * 1e6)
 
 
+def _measure_past(store: TableStore, figures: Figures) -> None:
+    """The content at random instants of the past."""
+    first, last = store.history().get_column("@from").min(), store.last_change
+    draw = np.random.default_rng(1)
+    instants = [int(at) for at in draw.integers(first, last, 20)]  # type: ignore[arg-type]
+    times = [_seconds(lambda at=at: store.content_at(at)) for at in instants]  # type: ignore[misc]
+    figures["past_ms"] = round(float(np.median(times)) * 1000)
+
+
 def report_tables(figures: Figures, console: Console) -> None:
     rows = [
         ("single-row upserts per second, 8 threads", f"{figures['upserts_per_s']:,}"),
+        ("the same as texts of SQL", f"{figures['sql_upserts_per_s']:,}"),
         (f"{CALL_ROWS:,} rows in one call", f"{figures['insert_call_s']} s"),
         (f"UPDATE by key in {figures['rows']:,} rows, median", f"{figures['update_ms']} ms"),
         ("the slowest of 200", f"{figures['update_worst_ms']} ms"),
@@ -139,5 +173,6 @@ def report_tables(figures: Figures, console: Console) -> None:
         (f"opening {figures['changes']:,} changes, mostly single ones", f"{figures['open_changes_s']} s"),
         ("a promise", f"{figures['promise_us']} µs"),
         ("reading the last 100 changes", f"{figures['read_100_us']} µs"),
+        ("the content at an instant of the past, 100,000 rows", f"{figures['past_ms']} ms"),
     ]
     print_table(console, "tables", ("what", "figure"), rows, left=("what",))

@@ -22,7 +22,8 @@ def query_html(query: Query) -> str:
     except StrandlineError as error:
         return f"<pre>{escape(error.render())}</pre>"
     body = "" if table is None else table_html(table)
-    return f"{body}<p>{escape(status(query))}</p>"
+    notices = "".join(f"<p>{escape(str(notice))}</p>" for notice in query.notices())
+    return f"{body}<p>{escape(status(query))}</p>{notices}"
 
 
 def status(query: Query) -> str:

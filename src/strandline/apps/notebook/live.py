@@ -12,6 +12,7 @@ import anywidget
 import traitlets
 
 from strandline.apps.notebook.html import status
+from strandline.core.arguments import checked, require_range
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant, instant, to_datetime
 from strandline.core.types import is_numeric
@@ -19,12 +20,14 @@ from strandline.database.query import Query
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 
 _STATIC = Path(__file__).parent / "static"
+_LONGEST = 1e9  # seconds, about thirty years
 
 
 class _Live(anywidget.AnyWidget):
     """Polls a query in a thread until the query ends or the widget is closed."""
 
     _css = _STATIC / "live.css"
+    _closed: threading.Event | None = None  # one that is refused has none
     status = traitlets.Unicode("").tag(sync=True)
 
     def __init__(self, query: Query, every: float = 0.5) -> None:
@@ -39,7 +42,7 @@ class _Live(anywidget.AnyWidget):
         with self.hold_sync():  # one message and one drawing per poll
             try:
                 self._show(self._query)
-                self.status = status(self._query)
+                self.status = " · ".join([status(self._query), *map(str, self._query.notices())])
             except StrandlineError as error:
                 self.status = error.render()
 
@@ -48,12 +51,14 @@ class _Live(anywidget.AnyWidget):
 
     def _follow(self) -> None:
         running = True
+        assert self._closed is not None, "it is followed once it is open"
         while running and not self._closed.wait(self._every):
             running = self._query.is_running  # read before the last poll, so that nothing is missed
             self.refresh()
 
     def close(self) -> None:
-        self._closed.set()
+        if self._closed is not None:
+            self._closed.set()
         super().close()
 
 
@@ -66,7 +71,10 @@ class LiveTable(_Live):
     rows = traitlets.List().tag(sync=True)
     more = traitlets.Int(0).tag(sync=True)
 
+    @checked("LiveTable")
     def __init__(self, query: Query, rows: int = 20, every: float = 0.5) -> None:
+        require_range("LiveTable", "rows", rows, 1, 1_000_000)
+        require_range("LiveTable", "every", every, 0, _LONGEST, excluded=True)
         self._most = rows
         super().__init__(query, every)
 
@@ -90,9 +98,12 @@ class LiveChart(_Live):
     lines = traitlets.Dict().tag(sync=True)  # name: [[from, until, value], …], times in milliseconds
     title = traitlets.Unicode("").tag(sync=True)
 
+    @checked("LiveChart")
     def __init__(
         self, query: Query, y: str, line: str | None = None, last: float | None = None, every: float = 0.5
     ) -> None:
+        require_range("LiveChart", "last", last, 0, _LONGEST, excluded=True)
+        require_range("LiveChart", "every", every, 0, _LONGEST, excluded=True)
         self._closed = threading.Event()  # a widget that is refused is closed, too
         kinds = {column.name: column.type for column in query.columns}
         for name in (y, line):

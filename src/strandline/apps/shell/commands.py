@@ -113,7 +113,9 @@ def help_(session: Session, arguments: Rest) -> None:
         session.show(Text("\n" + _HOW))
 
 
-@command(".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt")
+@command(
+    ".quit", "", "stop all queries and exit; also Ctrl-D, or Ctrl-C at an empty prompt, which asks while queries run"
+)
 def quit_(session: Session, arguments: Rest) -> None:
     session.leaving = True
 
@@ -223,12 +225,12 @@ def log(session: Session, arguments: Rest) -> None:
 def explain(session: Session, arguments: Rest) -> None:
     if len(arguments.words()) <= 1:
         entry = _entry(session, arguments)
-        session.say(entry.query.explain())
+        session.say_all(entry.query.explain())
         return
     try:  # blanks in place of the command: positions in the statement are then positions in the input
         for statement in parse(" " * arguments.start + arguments.text[arguments.start :]):
             explained = ast.Explain(cast(Explained, statement), span=statement.span)
-            session.say(str(session.database.execute(explained)))
+            session.say_all(str(session.database.execute(explained)))
     except StrandlineError as error:
         if error.span is not None:
             error.span = replace(error.span, text=arguments.text)
@@ -295,7 +297,24 @@ def _instant(arguments: Rest, first: int, span: Span) -> Instant:
 @command(".last", "[q]", "print the latest result in full", "query")
 def last(session: Session, arguments: Rest) -> None:
     entry = _entry(session, arguments)
-    session.print_now(entry, entry.form, MAX_PRINTED_ROWS)
+    session.print_now(entry, entry.form, session.screen(MAX_PRINTED_ROWS))
+
+
+@command(".expand", "[q | on | off]", "print the latest result with a line for each column; on: all results", "query")
+def expand(session: Session, arguments: Rest) -> None:
+    word = arguments.plain().lower()
+    if word in ("on", "off"):
+        session.expanded = word == "on"
+        session.say(f"expanded display is {word}")
+        return
+    entry = _entry(session, arguments)
+    session.print_now(entry, entry.form, session.screen(MAX_PRINTED_ROWS, expanded=True))
+
+
+@command(".pager", "[on | off]", "show output that is longer than the terminal in a pager, $PAGER or less", "switch")
+def pager(session: Session, arguments: Rest) -> None:
+    session.paging = _switched(arguments, ".pager", session.paging)
+    session.say(f"pager is {'on' if session.paging else 'off'}")
 
 
 @command(".why", "[q]", "explain an empty result: idle sources, a stalled watermark, filters and joins", "query")
@@ -339,11 +358,16 @@ def read(session: Session, arguments: Rest) -> None:
 
 @command(".timing", "[on | off]", "toggle statement timing", "switch")
 def timing(session: Session, arguments: Rest) -> None:
+    session.timing = _switched(arguments, ".timing", session.timing)
+    session.say(f"timing is {'on' if session.timing else 'off'}")
+
+
+def _switched(arguments: Rest, name: str, before: bool) -> bool:
+    """The value of a switch: as it is said, or the other one."""
     word = arguments.plain().lower()
     if word not in ("", "on", "off"):
-        raise _usage(arguments, ".timing must be on or off")
-    session.timing = word == "on" if word else not session.timing
-    session.say(f"timing is {'on' if session.timing else 'off'}")
+        raise _usage(arguments, f"{name} must be on or off")
+    return word == "on" if word else not before
 
 
 def _usage(arguments: Rest, message: str, hint: str | None = None) -> StrandlineError:

@@ -13,7 +13,7 @@ from strandline.apps.shell.inputs import KEYWORDS, command_of, functions, readab
 from strandline.sql.lexer import Kind, Token
 
 _UNFINISHED = {"'": "class:text", "/": "class:comment"}  # by how it begins
-_BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number"}
+_BY_KIND = {Kind.TEXT: "class:text", Kind.NUMBER: "class:number", Kind.DURATION: "class:number"}
 
 
 class Colours(Lexer):

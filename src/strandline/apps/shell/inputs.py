@@ -20,7 +20,9 @@ _FURTHER: Final = words(
         RSTREAM SEMI SESSION SETS SINK SINKS SLIDE SOURCE STREAM STREAMS STRICT TIES TIMESTAMP UNBOUNDED UNTIL VALID
         VIEW VIEWS QUERIES WITHIN BETWEEN SYMMETRIC ILIKE SIMILAR TO IS ALLOW SHEDDING UP PERCENT SET CAPACITY MEASURED
         OFF ANALYZE WHY SECRET BAD INPUT SKIP STOP CHANGES PRIMARY KEY TABLE TABLES MATERIALIZED CONSTANT NON
-        RETROACTIVE KEEP VALUES CONFLICT DO NOTHING MATCHED AT FOR SYSTEM_TIME OF"""
+        RETROACTIVE KEEP VALUES DEFAULT CONFLICT DO NOTHING MATCHED AT FOR SYSTEM_TIME OF
+        ASOF COLUMNS CUMULATE CURRENT DESCRIPTOR EXCLUDE FOLLOWING HOP IGNORE LATERAL ORDINALITY PRECEDING RESPECT
+        TUMBLE UNNEST"""
 )
 KEYWORDS: Final = frozenset(
     {*RESERVED, *STATEMENTS, *SHOW_KINDS, *TYPE_NAMES, *_FURTHER, *UNITS, *(f"{unit}S" for unit in UNITS)}
@@ -35,9 +37,11 @@ def functions() -> dict[str, str]:
     """Function-like names with their descriptions: scalars and aggregates."""
     from strandline.functions.aggregates import AGGREGATES
     from strandline.functions.registry import ALIASES, FUNCTIONS
+    from strandline.functions.spellings import SPELLINGS
 
     named = {f.name: f.doc for f in FUNCTIONS.values() if f.usage.startswith(f"{f.name}(")}
     named |= {alias: named[name] for alias, name in ALIASES.items() if name in named and alias.isidentifier()}
+    named |= {name: f"The same as {spellings[0].means}." for name, spellings in SPELLINGS.items()}
     return named | {name: aggregate.doc for name, aggregate in AGGREGATES.items()} | SCALED
 
 

@@ -72,10 +72,30 @@ class _Prompt:
                 # Output of a file that is read meanwhile goes above the prompt.
                 with self.startup.ending.screen(self.prompt.app), patch_stdout(raw=True):
                     text = self.prompt.prompt([("class:prompt", _PROMPT)], default=self._typed())
-            except (EOFError, KeyboardInterrupt):
+            except KeyboardInterrupt:
+                if self._leaves():
+                    return 0
+                continue
+            except EOFError:
                 return 0
             if self._done(text) or self.startup.ending.requested:
                 return 0
+
+    def _leaves(self) -> bool:
+        """Ctrl-C at an empty prompt leaves; while queries run, after a question. A second Ctrl-C is a yes."""
+        if not self.startup.loaded.is_set() or self.startup.failed or self.startup.ending.requested:
+            return True
+        running = [entry.label for entry in self.startup.session().running()]
+        if not running:
+            return True
+        queries = f"{running[0]} is" if len(running) == 1 else f"{', '.join(running)} are"
+        question: PromptSession[str] = PromptSession(history=InMemoryHistory())
+        try:
+            with self.startup.ending.screen(question.app):
+                reply = question.prompt(f"{queries} running. Stop and leave? [y/N] ")
+        except (EOFError, KeyboardInterrupt):
+            return True
+        return reply.strip().lower() in ("y", "yes")
 
     def _begin(self, _: Any) -> None:
         """Loading takes the interpreter away from the prompt, so that is drawn first."""
@@ -100,6 +120,7 @@ class _Prompt:
                 session.run(text)
             for notice in session.notices():
                 session.say(notice)
+            session.show_notices()
             return session.leaving
         except StrandlineError as error:
             print(error.render())

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, get_args
+from typing import Any, Final, cast, get_args
 
 from rich.console import RenderableType
+from rich.text import Text
 
 from strandline.apps.console import SafeConsole, read_file
 from strandline.apps.shell.feed import ResultFollower
 from strandline.apps.shell.inputs import command_of, split
+from strandline.apps.shell.pager import run_pager
 from strandline.apps.shell.startup import Startup
-from strandline.apps.shell.views import Form, natural_form, show, show_table
+from strandline.apps.shell.views import Form, Screen, natural_form, show, show_table
 from strandline.connectors.sinks import Memory
 from strandline.core.errors import QueryError, Span, StrandlineError
 from strandline.core.faults import explain_fault
@@ -58,10 +61,14 @@ class Session:
 
     def __init__(self, database: Database, startup: Startup) -> None:
         self.database = database
+        database.catalog.notices.show = None  # they are printed here, when the screen is free
+        database.catalog.notices.diagnosis = ".why {query}"
         self.startup = startup
         self.console = SafeConsole(highlight=False)
         self.entries: list[SessionQuery] = []
         self.timing = False
+        self.paging = True
+        self.expanded = False
         self.leaving = False
         self.failures = 0
         self.typed = ""  # type-ahead during a live result, which belongs to the next input
@@ -82,6 +89,7 @@ class Session:
         except Exception as error:  # a defect of ours is no reason to lose the queries that run
             self.failures += 1
             self.say(named_error(error).render(), style="red" if self.console.is_terminal else None)
+        self.show_notices()
 
     def read(self, path: Path) -> None:
         """Run the statements and dot commands of a file. Its queries run in the background."""
@@ -92,13 +100,15 @@ class Session:
                 self.run(item) if command_of(item) is not None else self.sql(item, look=False)
         else:
             self.sql(text, look=False)  # as one text: errors then name the line of the file
+        self.show_notices()
 
     def sql(self, text: str, look: bool) -> None:
         """Run statements; with `look` the result of the last one is shown live."""
         statements = parse(text)
         for number, statement in enumerate(statements):
             began = time.monotonic()
-            if not isinstance(statement, _QUERIES) or self.database.is_stored(statement):
+            looks = ast.looked_at(statement) is not None
+            if looks or not isinstance(statement, _QUERIES) or self.database.is_stored(statement):
                 self._at_once(statement)
                 self.show_time(time.monotonic() - began)
                 continue
@@ -178,6 +188,11 @@ class Session:
     def say(self, text: str, style: str | None = None) -> None:
         self.console.print(text, markup=False, soft_wrap=True, style=style)
 
+    def show_notices(self) -> None:
+        """Print the notices that are new."""
+        for notice in self.database.catalog.notices.take():
+            self.say(str(notice), style="yellow" if self.console.is_terminal else None)
+
     def list(self, listing: TextTable) -> None:
         """Print a listing; on a terminal a row has one line, whatever does not fit."""
         lines = str(listing).split("\n")
@@ -189,36 +204,58 @@ class Session:
     def show(self, shown: RenderableType) -> None:
         """Print rich output; on a pipe without the blanks that fill the lines of a table."""
         if self.console.is_terminal:
-            self.console.print(shown)
+            if not self._page(shown):
+                self.console.print(shown)
             return
         with self.console.capture() as captured:
             self.console.print(shown, soft_wrap=True)
         self.say("\n".join(line.rstrip() for line in captured.get().rstrip("\n").split("\n")))
 
+    def say_all(self, text: str) -> None:
+        """Print a text that may be long."""
+        if not self.console.is_terminal or not self._page(Text(text)):
+            self.say(text)
+
+    def _page(self, shown: RenderableType) -> bool:
+        """Show what is longer than the terminal in a pager; false if it is not, or there is none."""
+        if not self.paging or threading.current_thread() is not threading.main_thread():
+            return False
+        with self.console.capture() as captured:
+            self.console.print(shown, soft_wrap=isinstance(shown, Text))
+        text = captured.get()
+        return text.count("\n") >= self.console.height and run_pager(text)
+
     def show_time(self, seconds: float) -> None:
         if self.timing:
             self.say(f"time: {seconds:.3f} s")
 
-    def print_now(self, entry: SessionQuery, form: Form, max_rows: int) -> None:
+    def screen(self, max_rows: int, expanded: bool = False) -> Screen:
+        """What a result may take of the terminal; on a pipe columns are not hidden."""
+        width = self.console.width - 1 if self.console.is_terminal else None
+        return Screen(max_rows, width, expanded or self.expanded)
+
+    def print_now(self, entry: SessionQuery, form: Form, screen: Screen) -> None:
         """The present result."""
         entry.form = form
         query = entry.query
         if form == "table" and query.ended:
             at = last_row(query)
-            self.show(show_table(query, _payload(query, at), at, max_rows))
+            self.show(show_table(query, _payload(query, at), at, screen))
         elif entry.feed is not None:
             entry.feed.look()
-            self.show(show(entry.feed, form, max_rows))
+            self.show(show(entry.feed, form, screen))
         else:
             query.pieces()  # raises that there are none, and why
 
     def print_at(self, entry: SessionQuery, at: Instant) -> None:
         """The result at a past instant."""
-        self.show(show_table(entry.query, _payload(entry.query, at), at, MAX_PRINTED_ROWS))
+        self.show(show_table(entry.query, _payload(entry.query, at), at, self.screen(MAX_PRINTED_ROWS)))
 
     def _at_once(self, statement: ast.Statement) -> None:
         """A statement with an immediate result: a declaration, a query of the catalog, or another short one."""
-        if isinstance(statement, ast.CreateSink | ast.CreateMaterializedView):
+        runs = isinstance(statement, ast.CreateSink | ast.CreateMaterializedView)
+        looks = isinstance(statement, _QUERIES) and ast.looked_at(statement) is not None
+        if runs or (looks and not self.database.is_stored(cast(ast.Query, statement))):
             self.startup.engine()  # its query runs, and one engine is enough
         asked = time.monotonic()
         result = self.database.execute(statement)
@@ -233,7 +270,7 @@ class Session:
             case ast.Drop(_, name) | ast.DropSink(name):
                 self.say(f"{name.name} is dropped")
             case _:
-                self.say("done" if result is None else str(result))
+                self.say_all("done" if result is None else str(result))
 
 
 def named_error(error: Exception) -> StrandlineError:
@@ -276,10 +313,10 @@ def await_and_print(session: Session, begin: Callable[[], SessionQuery], form: F
     query.await_end()
     entry.announced = True
     if form == "changes":
-        session.print_now(entry, form, MAX_PRINTED_ROWS)
+        session.print_now(entry, form, session.screen(MAX_PRINTED_ROWS))
         return
     assert entry.feed is not None
     entry.form = "rows"
     entry.feed.look()
-    session.show(show(entry.feed, "rows", MAX_PRINTED_ROWS))
+    session.show(show(entry.feed, "rows", session.screen(MAX_PRINTED_ROWS)))
     session.show_time(time.monotonic() - entry.asked)

@@ -20,19 +20,21 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from strandline.apps.console import SafeConsole
 from strandline.apps.shell.session import Session, SessionQuery, failure, named_error, rows_of
 from strandline.apps.shell.style import STYLE
-from strandline.apps.shell.views import FORMS, Form, show
+from strandline.apps.shell.views import FORMS, Form, Screen, show
 from strandline.core.errors import StrandlineError
+from strandline.core.notices import Notice
 from strandline.core.temporal import BEFORE_ALL
 from strandline.database.introspection.progress_meter import spinner
 
 _LOOK_SECONDS: Final = 0.2
 _DIAGNOSE_AFTER_S: Final = 8.0  # seconds without rows until a hint is shown
-_OTHER_LINES: Final = 6  # lines of the screen that are not rows: title, head, phase, status, and one to breathe
+_OTHER_LINES: Final = 7  # lines of the screen that are not rows: title, head, hidden columns, phase, status, a blank
 
 
 def follow(session: Session, begin: Callable[[], SessionQuery], form: Form | None) -> None:
@@ -51,6 +53,8 @@ class Tail:
         self._began = time.monotonic()
         self._body: Any = ""
         self._status = ""
+        self._shown_notices: list[Notice] = []
+        self._next_notices = 0.0
         self._app: Application[None] = self._application()
 
     def run(self) -> None:
@@ -131,8 +135,18 @@ class Tail:
             return
         entry.feed.look()
         size = self._app.output.get_size()
-        shown = as_ansi(show(entry.feed, self.form or "table", max(size.rows - _OTHER_LINES, 3)), size.columns)
+        notices = [Text(str(notice), style="yellow") for notice in self._notices(entry)]
+        lines = size.rows - _OTHER_LINES - sum(1 + len(notice) // size.columns for notice in notices)
+        screen = Screen(max(lines, 3), size.columns, self.session.expanded)
+        shown = as_ansi(Group(show(entry.feed, self.form or "table", screen), *notices), size.columns)
         self._body = ANSI(shown.rstrip("\n") + (f"\n{spinner()} {phase}" if phase else ""))
+
+    def _notices(self, entry: SessionQuery) -> list[Notice]:
+        """What there is to know of the query, looked up once a second."""
+        now = time.monotonic()
+        if now >= self._next_notices:
+            self._shown_notices, self._next_notices = entry.query.notices(), now + 1.0
+        return self._shown_notices
 
     def _application(self) -> Application[None]:
         body = Window(FormattedTextControl(lambda: self._body), wrap_lines=False, dont_extend_height=True)
@@ -186,7 +200,8 @@ class Tail:
             session.say(failure(query), style="red")
             return
         if query.progress > BEFORE_ALL and entry.feed is not None:
-            session.print_now(entry, self.form or "table", max(session.console.height - _OTHER_LINES, 3))
+            screen = session.screen(max(session.console.height - _OTHER_LINES, 3))
+            session.print_now(entry, self.form or "table", screen)
         if state == "running":
             session.say(f"{entry.label} is still running: .tail {entry.id} shows it again, .stop {entry.id} ends it")
         else:
@@ -200,7 +215,7 @@ class Tail:
         if state == "stopped":
             return f"{entry.label} was stopped, {rows_of(entry)}"
         if entry.feed is not None and not entry.feed.rows_seen:
-            return f"{entry.label} ended without a row: see .why {entry.id}"
+            return f"{entry.label} ended, 0 rows"  # a notice says why
         more = {
             "table": f"this was its result after the last row; .tail {entry.id} rows shows all of it",
             "changes": f".tail {entry.id} table shows the result after the last row",

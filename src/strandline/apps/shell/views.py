@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, get_args
 
 import polars as pl
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
+from strandline.apps.display import (
+    QUIET,
+    Clock,
+    Head,
+    Row,
+    expanded_lines,
+    lay_out,
+    say_hidden,
+    show_value,
+    table_lines,
+)
+from strandline.apps.row_formats import show_sign
 from strandline.apps.shell.feed import ResultFollower
 from strandline.core.errors import printable
 from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.core.types import is_numeric
-from strandline.database.introspection.text import count_of, shorten
+from strandline.database.introspection.text import count_of
 from strandline.database.query import Query
 from strandline.logical.expressions import ColumnRef
 from strandline.planner.physical import plan as physical
@@ -24,10 +36,6 @@ from strandline.runtime.kernels.changes import TIME
 
 Form: TypeAlias = Literal["table", "changes", "rows"]
 FORMS: Final[tuple[Form, ...]] = get_args(Form)
-
-_WIDEST: Final = 60  # characters of one value
-_HEAD: Final = "bold"
-_QUIET: Final = "bright_black"
 
 
 def natural_form(query: Query) -> Form:
@@ -47,69 +55,91 @@ def _is_momentary(node: Node) -> bool:
             return False
 
 
-def show(feed: ResultFollower, form: Form, max_rows: int) -> RenderableType:
-    """The newest part of a result, at most this many lines."""
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """What a view may take: lines of rows, and columns, None for as many as it needs. Expanded, every row is a block
+    with a line for each column."""
+
+    max_rows: int
+    width: int | None = None
+    expanded: bool = False
+
+    def rows_of(self, query: Query) -> int:
+        """How many rows fit."""
+        return max(self.max_rows // (len(query.columns) + 2), 1) if self.expanded else self.max_rows
+
+
+def show(feed: ResultFollower, form: Form, screen: Screen) -> RenderableType:
+    """The newest part of a result, at most so many lines."""
+    rows = screen.rows_of(feed.query)
     match form:
         case "table":
-            return show_table(feed.query, feed.snapshot(), feed.progress - 1, max_rows)
+            return show_table(feed.query, feed.snapshot(), feed.progress - 1, screen)
         case "changes":
-            frame, earlier = feed.changes(max_rows)
-            return show_changes(feed.query, frame, _after(earlier, feed.passed_over))
+            frame, earlier = feed.changes(rows)
+            return show_changes(feed.query, frame, _after(earlier, feed.passed_over), screen)
         case "rows":
-            frame, earlier = feed.rows(max_rows)
+            frame, earlier = feed.rows(rows)
             progress = None if feed.query.ended else feed.progress
-            return show_rows(feed.query, frame, _after(earlier, feed.passed_over), progress)
+            return show_rows(feed.query, frame, _after(earlier, feed.passed_over), progress, screen)
 
 
-def show_table(query: Query, frame: pl.DataFrame, at: Instant, max_rows: int) -> RenderableType:
-    rows = _ordered(query, frame)
-    table = _table([column.name for column in query.columns], query)
-    for row in rows.head(max_rows).iter_rows():
-        table.add_row(*map(_cell, row))
-    more = rows.height - max_rows
-    parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count_of(rows.height, 'row')}")]
-    parts += [table] if rows.height else []
-    parts += [Text(f"… and {more:,} more", style=_QUIET)] if more > 0 else []
+def show_table(query: Query, frame: pl.DataFrame, at: Instant, screen: Screen) -> RenderableType:
+    ordered, max_rows = _ordered(query, frame), screen.rows_of(query)
+    rows = [Row(_cells(values)) for values in ordered.head(max_rows).iter_rows()]
+    more = ordered.height - max_rows
+    parts: list[RenderableType] = [_title(query, f"at {show_instant(at)}, {count_of(ordered.height, 'row')}")]
+    parts += _lines(_heads(query), rows, screen)
+    parts += [Text(f"… and {more:,} more", style=QUIET)] if more > 0 else []
     return Group(*parts)
 
 
-def show_changes(query: Query, frame: pl.DataFrame, after: str) -> RenderableType:
+def show_changes(query: Query, frame: pl.DataFrame, after: str, screen: Screen) -> RenderableType:
     """Insertions and deletions with their times."""
     title = _title(query, f"changes{after}")
     if not frame.height:
-        return Group(title, Text("none yet", style=_QUIET))
-    clock = _Clock(frame.get_column(TIME))
-    table = _table(["", f"time{clock.day}", *(column.name for column in query.columns)], query, before=2)
-    for *values, time, change in frame.iter_rows():
-        sign = ("+" if change > 0 else "-") + (f"{abs(change)}" if abs(change) > 1 else "")
-        table.add_row(sign, clock.show(time), *map(_cell, values), style="green" if change > 0 else "red")
-    return Group(title, table)
+        return Group(title, Text("none yet", style=QUIET))
+    clock = Clock((time, time + 1) for time in frame.get_column(TIME).to_list())
+    heads = [Head("", fixed=True), Head(f"time{clock.day}", fixed=True), *_heads(query)]
+    rows = [
+        Row([show_sign(change), clock.show(time), *_cells(values)], "green" if change > 0 else "red")
+        for *values, time, change in frame.iter_rows()
+    ]
+    return Group(title, *_lines(heads, rows, screen))
 
 
-def show_rows(query: Query, frame: pl.DataFrame, after: str, progress: Instant | None) -> RenderableType:
+def show_rows(
+    query: Query, frame: pl.DataFrame, after: str, progress: Instant | None, screen: Screen
+) -> RenderableType:
     """Every row with the interval in which it is valid; `…` is an end that is not known yet."""
     title = _title(query, f"rows{after}")
     if not frame.height:
-        return Group(title, Text("none yet" if progress is not None else "none", style=_QUIET))
-    clock = _Clock(pl.concat([frame.get_column(FROM), frame.get_column(UNTIL)]))
-    table = _table([*(column.name for column in query.columns), f"valid{clock.day}"], query)
-    for *values, start, end in frame.iter_rows():
-        until = "…" if end >= FOREVER or end == progress else clock.show(end)
-        table.add_row(*map(_cell, values), f"[{clock.show(start)}, {until})")
-    return Group(title, table)
+        return Group(title, Text("none yet" if progress is not None else "none", style=QUIET))
+    ends = pl.when(pl.col(UNTIL) == (FOREVER if progress is None else progress)).then(FOREVER).otherwise(pl.col(UNTIL))
+    known = frame.with_columns(ends.alias(UNTIL))
+    clock = Clock(known.select(FROM, UNTIL).iter_rows())
+    heads = [*_heads(query), Head(f"valid{clock.day}", fixed=True)]
+    rows = [Row([*_cells(values), clock.interval(start, end)]) for *values, start, end in known.iter_rows()]
+    return Group(title, *_lines(heads, rows, screen))
 
 
-class _Clock:
-    """Instants without their day where it is the same for all; then the column head has it."""
+def _lines(heads: Sequence[Head], rows: Sequence[Row], screen: Screen) -> list[RenderableType]:
+    """A table, and which of its columns do not fit."""
+    if not rows:
+        return []
+    if screen.expanded:
+        return list(expanded_lines(heads, rows))
+    layout = lay_out(heads, rows, screen.width)
+    lines: list[RenderableType] = list(table_lines(heads, rows, layout))
+    return [*lines, Text(say_hidden(layout.hidden, ".expand"), style=QUIET)] if layout.hidden else lines
 
-    def __init__(self, instants: pl.Series) -> None:
-        finite = [show_instant(at) for at in instants.unique().to_list() if at < FOREVER]
-        days = {shown[:10] for shown in finite if shown[:1].isdigit()}
-        self.common = len(days) == 1 and all(shown[:1].isdigit() for shown in finite)
-        self.day = f" on {days.pop()}" if self.common else ""
 
-    def show(self, at: Instant) -> str:
-        return show_instant(at)[11:] if self.common else show_instant(at)
+def _heads(query: Query) -> list[Head]:
+    return [Head(printable(column.name), is_numeric(column.type)) for column in query.columns]
+
+
+def _cells(values: Iterable[object]) -> list[str | None]:
+    return [None if value is None else show_value(value) for value in values]
 
 
 def _ordered(query: Query, frame: pl.DataFrame) -> pl.DataFrame:
@@ -151,25 +181,3 @@ def _after(earlier: int, passed_over: bool) -> str:
     if passed_over:
         return ", the latest of many"
     return f", the latest after {earlier:,} others" if earlier else ""
-
-
-def _table(heads: Sequence[str], query: Query, before: int = 0) -> Table:
-    table = Table(box=None, pad_edge=False, header_style=_HEAD, padding=(0, 2, 0, 0))
-    for position, head in enumerate(heads):
-        index = position - before
-        number = 0 <= index < len(query.columns) and is_numeric(query.columns[index].type)
-        justify: Literal["left", "right"] = "right" if number else "left"
-        table.add_column(Text(printable(head)), justify=justify, no_wrap=True, overflow="ellipsis")
-    return table
-
-
-def _cell(value: object) -> Text:
-    if value is None:
-        return Text("NULL", style=_QUIET)
-    if isinstance(value, bool):
-        return Text("true" if value else "false")
-    if isinstance(value, float):
-        return Text(f"{value:.10g}")
-    if isinstance(value, list):
-        return Text("[" + ", ".join(_cell(item).plain for item in value) + "]")
-    return Text(shorten(printable(str(value)).replace("\n", "⏎"), _WIDEST))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
 from strandline.apps.verify.compare import AT, Difference, at_instants, differences
-from strandline.apps.verify.dataset import Dataset, QueryUnderTest, Times
-from strandline.apps.verify.instants import change_instants
+from strandline.apps.verify.dataset import Dataset, QueryUnderTest
+from strandline.apps.verify.instants import change_instants, sample_instants
 from strandline.apps.verify.oracle import OracleDatabase, load_streams, results
 from strandline.apps.verify.record import Recorded
 from strandline.core.temporal import FOREVER, Instant
@@ -49,6 +49,7 @@ def check(
     elements: pl.DataFrame,
     until: Instant = FOREVER,
     max_instants: int | None = None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
     """Compare a result, complete for the instants before `until`, at every instant at which it can change."""
     try:
@@ -57,9 +58,9 @@ def check(
         start, end = times(elements, FROM), times(elements, UNTIL)
         instants = change_instants(tested_query, dataset, np.concatenate([start, end]))
         instants = instants[instants < until]
-        chosen = _thinned(instants, max_instants)
+        chosen = sample_instants(instants, start, end, max_instants)
         dataset = replace(dataset, latest=int(chosen.max(initial=0)))
-        theirs = results(database, dataset, tested_query, chosen)
+        theirs = results(database, dataset, tested_query, chosen, note)
         ours = at_instants(elements.drop(FROM, UNTIL), start, end, chosen)
         mismatches = differences(ours, theirs)
         if mismatches:
@@ -78,9 +79,3 @@ def check(
         differences=tuple(mismatches),
         rounded=any(c.type == DOUBLE for c in schema(tested_query.plan)),
     )
-
-
-def _thinned(instants: Times, max_instants: int | None) -> Times:
-    if max_instants is None or len(instants) <= max_instants:
-        return instants
-    return instants[np.unique(np.linspace(0, len(instants) - 1, max_instants).astype(np.int64))]

@@ -41,8 +41,10 @@ class Dialect:
     casts: Mapping[tuple[str, str], str]  # by the names of both types, see `cast_table`
     quote: Callable[[str], str]
     array: str  # of the elements
+    unnest: str  # of an array, as a table of its elements and their positions
     array_cast: str  # of an array, whose elements are called `element`
     has_full_join: bool = True
+    ignores_nulls: bool = True  # whether window functions take IGNORE NULLS
     runs_python: bool = False  # whether functions of the user's can be given to it
 
     def type_name(self, kind: Type) -> str:
@@ -139,14 +141,15 @@ class Dialect:
 
     def filled(self, template: str, kind: Type | None, part: Aggregated) -> str:
         value = part.argument or "*"
+        over = "" if part.over is None else f" OVER ({part.over})"
         present = f"{value} IS NOT NULL" + (f" AND {part.condition}" if part.condition else "")
         return template.format(
             value,
             part.parameter,
             h=self.prefix,
             d="DISTINCT " if part.distinct else "",
-            f=f" FILTER (WHERE {part.condition})" if part.condition else "",
-            n=f" FILTER (WHERE {present})",
+            f=(f" FILTER (WHERE {part.condition})" if part.condition else "") + over,
+            n=f" FILTER (WHERE {present}){over}",
             o=", ".join((*part.order, f"{value} ASC")),
             w=", ".join(part.order) or f"{value} ASC",
             s=0 if kind is None else kind.scale,
@@ -162,6 +165,7 @@ class Aggregated:
     condition: str | None  # of FILTER
     order: tuple[str, ...]
     parameter: str
+    over: str | None = None  # the window, if it is a window function
 
 
 def cast_table(*rows: tuple[str, str, str]) -> dict[tuple[str, str], str]:

@@ -82,6 +82,12 @@ _TIMES: Final = (
     "later(ts, n) AS sl_moment(sl_add(epoch_us(ts), n))",
     "days(n) AS CASE WHEN n BETWEEN -719162 AND 2932896 THEN DATE '1970-01-01' + CAST(n AS INTEGER) END",
     "days_later(d, n) AS sl_days(sl_add(d - DATE '1970-01-01', n))",
+    "floor_quotient(a, b) AS CAST(a // b - CASE WHEN a % b < 0 THEN 1 ELSE 0 END AS BIGINT)",
+    "months(ts) AS CAST(year(ts) * 12 + month(ts) - 1 AS BIGINT)",
+    # Of DuckDB's own, with a the earlier one.
+    "whole_months(a, b) AS date_sub('month', a, b)",
+    """months_later(ts, n) AS
+       CASE WHEN n BETWEEN -120000 AND 120000 THEN sl_in_calendar(ts + to_months(CAST(n AS INTEGER))) END""",
     """bin(n, ts, origin) AS CASE WHEN n > 0 THEN sl_moment(epoch_us(ts)::HUGEINT
        - ((epoch_us(ts)::HUGEINT - epoch_us(origin)) % n + n) % n) END""",
     """date_of(y, m, d) AS CASE WHEN y BETWEEN 1 AND 9999 AND m BETWEEN 1 AND 12

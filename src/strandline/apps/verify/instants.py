@@ -7,9 +7,13 @@ from typing import Final, assert_never
 import numpy as np
 
 from strandline.apps.verify.dataset import Dataset, NameScope, QueryUnderTest, Times
-from strandline.core.temporal import FOREVER
+from strandline.apps.verify.over_text import rows_after, window_calls
+from strandline.apps.verify.window_table_text import window_changes
+from strandline.core.temporal import AFTER_ALL, FOREVER
 from strandline.logical.properties.temporal import granule, is_chronon_stream
 from strandline.sql import ast
+from strandline.sql.binder.interval_joins import with_derived_windows
+from strandline.sql.binder.names import Names
 
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
@@ -27,6 +31,8 @@ def change_instants(tested_query: QueryUnderTest, dataset: Dataset, edges: Times
 
 def changes(node: ast.Node, scope: NameScope, dataset: Dataset) -> Times:
     """A superset of the instants at which the result of a node differs from the instant before."""
+    if isinstance(node, ast.Select):
+        node = with_derived_windows(node, Names(scope.catalog))
     match node:
         case ast.With():
             return changes(node.body, scope.inside(node), dataset)
@@ -39,6 +45,8 @@ def changes(node: ast.Node, scope: NameScope, dataset: Dataset) -> Times:
             return _seen(window, granularity, element_instants(named.query, named.name_scope, dataset, window))
         case ast.QueryTable(query, window, _, granularity):
             return _seen(window, granularity, element_instants(query, scope, dataset, window))
+        case ast.WindowTable():
+            return window_changes(node, changes(node.source, scope, dataset))
         case ast.Changes(_, query):
             # The row of an aggregate without groups comes with the first row of all, even if that is of another stream.
             first = NEVER if dataset.begins is None else np.array([dataset.begins], dtype=np.int64)
@@ -46,6 +54,8 @@ def changes(node: ast.Node, scope: NameScope, dataset: Dataset) -> Times:
             return np.unique(np.concatenate([instants, instants + 1]))
         case _:
             parts = [changes(child, scope, dataset) for child in ast.children(node)]
+            if isinstance(node, ast.Select) and any(map(rows_after, window_calls(node))):
+                parts.append(np.array([AFTER_ALL, AFTER_ALL + 1], dtype=np.int64))
             return np.unique(np.concatenate([NEVER, *parts]))
 
 
@@ -62,6 +72,25 @@ def element_instants(query: ast.Query, scope: NameScope, dataset: Dataset, windo
     last = dataset.latest if dataset.latest < FOREVER else int(instants.max()) + length
     first = int(instants.min()) if dataset.begins is None else max(int(instants.min()), dataset.begins)
     return np.arange(first // length * length, last + 1, length, dtype=np.int64)
+
+
+def sample_instants(instants: Times, starts: Times, ends: Times, most: int | None) -> Times:
+    """At most so many of the instants, evenly: three quarters of them such at which one of the elements
+    `[start, end)` is valid, as far as there are so many. Between the rows of a stream without windows nothing is."""
+    if most is None or len(instants) <= most:
+        return instants
+    begun, over = (np.searchsorted(np.sort(times), instants, side="right") for times in (starts, ends))
+    has_rows = begun > over
+    with_rows, without = instants[has_rows], instants[~has_rows]
+    count = min(len(with_rows), max(most - len(without), -(-most * 3 // 4)))
+    return np.sort(np.concatenate([_spread(with_rows, count), _spread(without, most - count)]))
+
+
+def _spread(instants: Times, count: int) -> Times:
+    """So many of the instants, at equal distances."""
+    if count <= 0:
+        return NEVER
+    return instants[np.unique(np.linspace(0, len(instants) - 1, min(count, len(instants))).astype(np.int64))]
 
 
 def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Times) -> Times:

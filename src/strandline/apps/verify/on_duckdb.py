@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from fractions import Fraction
 from operator import attrgetter
 from typing import Final
 
@@ -12,6 +14,7 @@ import pyarrow as pa
 from strandline.apps.verify import duckdb_helpers
 from strandline.apps.verify.dialect import SHARED_TYPES, Dialect, cast_table
 from strandline.apps.verify.oracle import OracleDatabase, not_installed
+from strandline.core.interrupts import call_interruptibly
 from strandline.core.types import Schema, array_of, arrow_type
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 
@@ -40,6 +43,7 @@ DIALECT: Final = Dialect(
     own=attrgetter("duckdb"),
     casts=_CASTS,
     array="[{}]",
+    unnest="(SELECT unnest({0}), generate_subscripts({0}, 1))",
     array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
     runs_python=True,
     quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
@@ -63,6 +67,9 @@ class DuckDBOracle(OracleDatabase):
             self.connection.execute(f"SET threads = {threads}")
         for macro in duckdb_helpers.MACROS:
             self.connection.execute(f"CREATE OR REPLACE MACRO {self.dialect.prefix}{macro}")
+        name, takes = f"{self.dialect.prefix}regression", ["VARCHAR", "DOUBLE[]", "DOUBLE[]"]
+        # Of Arrow: for a single value DuckDB takes NaN for NULL.
+        self.connection.create_function(name, _regressions, takes, "DOUBLE", type="arrow", null_handling="special")
         self._users: dict[str, Definition] = {}
 
     def bring(self, user: Definition) -> None:
@@ -87,10 +94,53 @@ class DuckDBOracle(OracleDatabase):
         self.connection.unregister("sl_rows")
 
     def fetch(self, statement: str, columns: Schema) -> pl.DataFrame:
+        return call_interruptibly(lambda: self._fetch(statement, columns), self.connection.interrupt)
+
+    def _fetch(self, statement: str, columns: Schema) -> pl.DataFrame:
         if not columns:
             self.connection.execute(statement)
             return pl.DataFrame()
         return pl.DataFrame(self.connection.sql(statement).to_arrow_table())
+
+
+# ---- Python of its own -----------------------------------------------------------------------------------------------
+
+
+def _regressions(names: pa.ChunkedArray, ys: pa.ChunkedArray, xs: pa.ChunkedArray) -> pa.Array:
+    rows = zip(names.to_pylist(), ys.to_pylist(), xs.to_pylist(), strict=True)
+    return pa.array([regression(*row) for row in rows], pa.float64())
+
+
+def regression(name: str, ys: list[float] | None, xs: list[float] | None) -> float | None:
+    """Aggregates of pairs of numbers, in exact fractions of the deviations from the means. DuckDB's own round."""
+    if not ys or not xs or (name == "covar_samp" and len(ys) == 1):
+        return None
+    if any(not abs(value) < 2.0**511 for value in (*ys, *xs)):
+        return math.nan
+    n = len(ys)
+    y, x = ([Fraction(v) if abs(v) >= 2.0**-485 else Fraction() for v in side] for side in (ys, xs))
+    from_y, from_x = ([v - sum(side) / n for v in side] for side in (y, x))
+    xx, yy = sum(v * v for v in from_x), sum(v * v for v in from_y)
+    yx = sum(one * two for one, two in zip(from_y, from_x, strict=True))
+    try:
+        sums = {"covar_pop": yx / n, "regr_sxx": xx, "regr_syy": yy, "regr_sxy": yx}
+        if name in sums:
+            return float(sums[name])
+        if name == "covar_samp":
+            return float(yx / (n - 1))
+        if xx == 0 or (name == "corr" and yy == 0):
+            return None
+        match name:
+            case "corr":
+                return math.copysign(math.sqrt(yx * yx / (xx * yy)), yx)
+            case "regr_slope":
+                return float(yx / xx)
+            case "regr_intercept":  # a difference of rounded numbers, and so these are part of its definition
+                slope = float(yx * n) / float(xx * n)
+                return (float(sum(y)) - slope * float(sum(x))) / n
+        return 1.0 if yy == 0 else float(yx * yx / (xx * yy))
+    except OverflowError:
+        return math.inf
 
 
 # ---- Python of the user's --------------------------------------------------------------------------------------------

@@ -55,9 +55,11 @@ DIALECT: Final = Dialect(
     own=attrgetter("postgresql"),
     casts=_CASTS,
     array="ARRAY[{}]",
+    unnest="unnest({0}) WITH ORDINALITY",
     array_cast="pg_temp.kept({0}, CAST(ARRAY(SELECT {1} FROM unnest({0}) WITH ORDINALITY AS given(element, n) "
     "ORDER BY n) AS {2}))",
     quote=_quote,
+    ignores_nulls=False,
     has_full_join=False,  # only for conditions that it can hash or sort by
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -95,7 +95,13 @@ def load_streams(database: OracleDatabase, streams: Iterable[Recorded]) -> dict[
 
 
 def results(
-    database: OracleDatabase, dataset: Dataset, tested_query: QueryUnderTest, instants: Times, *, apart: bool = False
+    database: OracleDatabase,
+    dataset: Dataset,
+    tested_query: QueryUnderTest,
+    instants: Times,
+    note: Callable[[str], None] = lambda _: None,
+    *,
+    apart: bool = False,
 ) -> pl.DataFrame:
     """The oracle's result at each instant: the instant, then the columns of the query.
 
@@ -114,6 +120,7 @@ def results(
     if not apart:
         database.load("instants", (_NUMBER, _TIME), _numbered(instants))
     for first in range(0, len(instants), INSTANTS_AT_ONCE):
+        note(f"{tested_query.name} on {database.dialect.name}: {first:,} of {len(instants):,} instants")
         chosen = instants[first : first + INSTANTS_AT_ONCE]
         parts += [_apart(database, body, chosen, shape)] if apart else [_together(database, body, first, chosen, shape)]
     return pl.concat([part for part in parts if part.height] or parts[:1])

@@ -113,6 +113,18 @@ _TIMES: Final = (
            FROM (SELECT pg_temp.add(d - date '1970-01-01', n)) AS given(m) $$""",
     f"""in_calendar(ts timestamp) RETURNS timestamp {_SQL}
         $$ SELECT CASE WHEN ts BETWEEN {_FIRST} AND {_LAST} THEN ts END $$""",
+    f"""floor_quotient(a bigint, b bigint) RETURNS bigint {_SQL}
+        $$ SELECT a / b - CASE WHEN a % b < 0 THEN 1 ELSE 0 END $$""",
+    f"""months(ts timestamp) RETURNS bigint {_SQL}
+        $$ SELECT (extract(year FROM ts) * 12 + extract(month FROM ts) - 1)::bigint $$""",
+    f"""months_later(ts timestamp, n bigint) RETURNS timestamp {_PLPGSQL} $$ BEGIN
+        RETURN CASE WHEN n BETWEEN -120000 AND 120000
+          THEN pg_temp.in_calendar(ts + make_interval(months => n::integer)) END;
+        EXCEPTION WHEN datetime_field_overflow THEN RETURN NULL; END $$""",
+    f"""whole_months(a timestamp, b timestamp) RETURNS bigint {_SQL}
+        $$ SELECT CASE WHEN a <= b THEN n - CASE WHEN a + make_interval(months => n::integer) > b THEN 1 ELSE 0 END
+           ELSE -(-n - CASE WHEN b + make_interval(months => (-n)::integer) > a THEN 1 ELSE 0 END) END
+           FROM (SELECT pg_temp.months(b) - pg_temp.months(a)) AS given(n) $$""",
     f"""bin(n bigint, ts timestamp, origin timestamp) RETURNS timestamp {_PLPGSQL} $$ BEGIN
         RETURN pg_temp.in_calendar(date_bin((n || ' microseconds')::interval, ts, origin));
         EXCEPTION WHEN datetime_field_overflow OR numeric_value_out_of_range OR interval_field_overflow
@@ -144,6 +156,36 @@ _TEXTS: Final = (
         $$ SELECT CASE WHEN a > 0 THEN overlay(s PLACING r FROM a FOR least(n, 2147483647 - a)) END $$""",
     f"""nth_part(s text, by text, n integer) RETURNS text {_SQL}
         $$ SELECT CASE WHEN n <> 0 THEN split_part(s, by, n) END $$""",
+)
+
+# A text that is no JSON has nothing at any path.
+_JSON_AT: Final = (
+    "LANGUAGE plpgsql IMMUTABLE STRICT AS $$ BEGIN RETURN {}; EXCEPTION WHEN OTHERS THEN RETURN NULL; END $$"
+)
+_JSON: Final = tuple(
+    f"{head} RETURNS {kind} {_JSON_AT.format(body)}"
+    for head, kind, body in (
+        ("json_at(j text, path text[])", "text", "(j::json #> path)::text"),
+        ("json_text_at(j text, path text[])", "text", "j::json #>> path"),
+        (
+            "json_value_at(j text, path text[])",
+            "text",
+            "CASE WHEN json_typeof(j::json #> path) NOT IN ('object', 'array') THEN j::json #>> path END",
+        ),
+        ("json_length_at(j text, path text[])", "integer", "json_array_length(j::json #> path)"),
+        (
+            "json_elements_at(j text, path text[])",
+            "text[]",
+            "CASE WHEN json_typeof(j::json #> path) = 'array' "
+            "THEN ARRAY(SELECT e FROM json_array_elements_text(j::json #> path) AS given(e)) END",
+        ),
+        (
+            "json_keys_at(j text, path text[])",
+            "text[]",
+            "CASE WHEN json_typeof(j::json #> path) = 'object' "
+            "THEN ARRAY(SELECT e FROM json_object_keys(j::json #> path) AS given(e)) END",
+        ),
+    )
 )
 
 _CASTS: Final = (
@@ -179,6 +221,31 @@ _AGGREGATES: Final = (
                  count(x) * sum(e * e) - sum(e) * sum(e))
                FROM (SELECT x, CASE WHEN abs(x) < 2::float8 ^ 511 THEN pg_temp.exact(x) END FROM unnest(v) AS given(x))
                  AS exactly(x, e)) AS sums(n, too_large, squares) $$""",
+    # As functions/pair_aggregates.py defines them, by exact sums that are rounded once.
+    f"""over(a float8, b float8) RETURNS float8 {_SQL} $$ SELECT CASE WHEN abs(a) = 'Infinity' AND abs(b) = 'Infinity'
+           THEN 'NaN' ELSE pg_temp.divide_double(a, b) END $$""",
+    """of_pairs(name text, n bigint, sy float8, sx float8, yy float8, xx float8, yx float8)
+       RETURNS float8 LANGUAGE sql STABLE STRICT AS $$
+         SELECT CASE name WHEN 'covar_pop' THEN yx / (n * n)
+           WHEN 'covar_samp' THEN CASE WHEN n > 1 THEN yx / (n * (n - 1)) END
+           WHEN 'regr_sxx' THEN xx / n WHEN 'regr_syy' THEN yy / n WHEN 'regr_sxy' THEN yx / n
+           WHEN 'corr' THEN CASE WHEN xx <> 0 AND yy <> 0
+             THEN CASE WHEN pg_temp.over(yx, pg_temp.multiply_double(sqrt(xx), sqrt(yy))) = 'NaN' THEN 'NaN'
+                  ELSE least(greatest(pg_temp.over(yx, pg_temp.multiply_double(sqrt(xx), sqrt(yy))), -1), 1) END END
+           WHEN 'regr_slope' THEN CASE WHEN xx <> 0 THEN pg_temp.over(yx, xx) END
+           WHEN 'regr_intercept' THEN CASE WHEN xx <> 0 THEN pg_temp.divide_double(pg_temp.add_double(
+             sy, -pg_temp.multiply_double(pg_temp.over(yx, xx), sx)), n) END
+           WHEN 'regr_r2' THEN CASE WHEN xx = 0 THEN NULL WHEN yy = 0 THEN 1
+             ELSE pg_temp.multiply_double(pg_temp.over(yx, xx), pg_temp.over(yx, yy)) END END $$""",
+    """multiplied(x float8) RETURNS numeric LANGUAGE sql STABLE STRICT AS $$ SELECT CASE WHEN abs(x) < 2::float8 ^ -485
+         THEN 0 WHEN abs(x) < 2::float8 ^ 511 THEN pg_temp.exact(x) END $$""",
+    """regression(name text, ys float8[], xs float8[]) RETURNS float8 LANGUAGE sql STABLE STRICT AS $$
+         SELECT CASE WHEN name = 'covar_samp' AND n = 1 THEN NULL WHEN odd THEN 'NaN'
+           ELSE pg_temp.of_pairs(name, n, pg_temp.rounded(sy), pg_temp.rounded(sx), pg_temp.rounded(n * yy - sy * sy),
+                                 pg_temp.rounded(n * xx - sx * sx), pg_temp.rounded(n * yx - sy * sx)) END
+         FROM (SELECT count(*), bool_or(y IS NULL OR x IS NULL), sum(y), sum(x), sum(y * y), sum(x * x), sum(y * x)
+               FROM (SELECT pg_temp.multiplied(y), pg_temp.multiplied(x) FROM unnest(ys, xs) AS given(y, x))
+                 AS exactly(y, x)) AS sums(n, odd, sy, sx, yy, xx, yx) $$""",
     """between(v float8[], f numeric) RETURNS float8 LANGUAGE sql IMMUTABLE STRICT AS $$
          SELECT CASE WHEN v[floor(place)::integer + 1] = v[ceil(place)::integer + 1] THEN v[floor(place)::integer + 1]
            ELSE pg_temp.add_double(v[floor(place)::integer + 1], pg_temp.multiply_double((place - floor(place))::float8,
@@ -189,7 +256,7 @@ _AGGREGATES: Final = (
     "last_of(v anyarray) RETURNS anyelement LANGUAGE sql IMMUTABLE AS $$ SELECT v[cardinality(v)] $$",
 )
 
-FUNCTIONS: Final = (*_ARITHMETIC, *_MATHEMATICS, *_TIMES, *_TEXTS, *_CASTS, *_AGGREGATES)
+FUNCTIONS: Final = (*_ARITHMETIC, *_MATHEMATICS, *_TIMES, *_TEXTS, *_JSON, *_CASTS, *_AGGREGATES)
 
 
 def collated(any_case: str, words: str) -> list[str]:

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from strandline.apps.verify.dialect import Aggregated
+from strandline.apps.verify.over_text import WindowTexts, window_text
 from strandline.apps.verify.sql_text import sort_direction
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR
-from strandline.functions.aggregates import AggregateFunction
+from strandline.functions.aggregates import AggregateFunction, find_aggregate
+from strandline.functions.oracles import Untranslatable
+from strandline.functions.signatures import meet
 from strandline.logical.expressions import ColumnRef, Expression, children
 from strandline.logical.udf import UserAggregate
 from strandline.sql import ast
-from strandline.sql.binder.aggregates import bind_aggregate
+from strandline.sql.binder.aggregates import bind_aggregate, described
 from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
@@ -32,6 +35,7 @@ class Texts(Scalars):
         self.translation = translation
         self.dialect = translation.dialect
         self.row_time = row_time
+        self.windows: WindowTexts | None = None  # of window functions over a stage
 
     def subquery(self, node: Subquery) -> Expression:
         translation = self.translation
@@ -51,11 +55,27 @@ class Texts(Scalars):
         listed = inner.sql if two == "s.c1" else f"SELECT {two} FROM ({inner.sql}) AS s"
         return ColumnRef(f"({one} {node.operator} {node.quantifier} ({listed}))", BOOLEAN)
 
-    def rank(self, node: ast.Ranking) -> Expression:
-        keys = ", ".join(self.dialect.sql(self.bind(key)) for key in node.partition)
-        partition_by = f"PARTITION BY {keys} " if keys else ""
-        order = ", ".join(self.dialect.sql(self.bind(item.value)) + sort_direction(item) for item in node.order)
-        return ColumnRef(f"rank() OVER ({partition_by}ORDER BY {order})", BIGINT)
+    def window_function(self, node: ast.WindowCall) -> Expression:
+        call, name = node.call, node.call.name.name.lower()
+        window, _ = window_text(node, lambda key: self.dialect.sql(self.bind(key)), self.windows)
+        function = find_aggregate(name)
+        if function is None and isinstance(call.definition, UserAggregate):
+            function = described(call.definition)
+        if function is not None:
+            return self.aggregate(function, call, window)
+        if node.ignore_nulls and not self.dialect.ignores_nulls:
+            raise Untranslatable("IGNORE NULLS")
+        arguments = () if isinstance(call.arguments, ast.Star) else call.arguments
+        values = [self.bind(argument) for argument in arguments]
+        kind = values[0].type if values else BIGINT
+        if len(values) == 3:
+            kind = meet([values[0].type, values[2].type]) or kind
+            values = [cast_to(values[0], kind), values[1], cast_to(values[2], kind)]
+        texts = [
+            text.text if number == 1 else self.dialect.sql(values[number]) for number, text in enumerate(arguments)
+        ]
+        nulls = " IGNORE NULLS" if node.ignore_nulls else ""
+        return ColumnRef(f"{name}({', '.join(texts)}{nulls}) OVER ({window})", kind)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""
@@ -63,7 +83,7 @@ class Texts(Scalars):
         listed = ", ".join(self.dialect.sql(self.bind(key)) for key in keys)
         return ColumnRef(f"CAST(GROUPING({listed}) AS BIGINT)", BIGINT)
 
-    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
+    def aggregate(self, function: AggregateFunction, node: ast.FunctionCall, over: str | None = None) -> Expression:
         inside = Texts(self.translation, self.scope, "an aggregate", self.row_time)
         column = self.scope.time()
         time = None if column is None else ColumnRef(column.id, column.type)
@@ -85,7 +105,10 @@ class Texts(Scalars):
             value = cast_to(value, VARCHAR if user is None else user.arguments[0])
         given = None if value is None else self.dialect.sql(value)
         condition = None if node.filter is None else self.dialect.sql(inside.condition(node.filter))
-        part = Aggregated(given, node.distinct, condition, tuple(order), parameter)
+        if function.form == "pair":
+            both = " AND ".join(f"{self.dialect.sql(inside.bind(side))} IS NOT NULL" for side in arguments)
+            condition = both if condition is None else f"{condition} AND {both}"
+        part = Aggregated(given, node.distinct, condition, tuple(order), parameter, over)
         if user is not None:
             return ColumnRef(self.dialect.user_aggregate(user, part), kind)
         return ColumnRef(self.dialect.aggregate(function.name, None if value is None else value.type, part), kind)

@@ -29,6 +29,7 @@ from strandline.database.statements import BoundQuery
 from strandline.logical.catalog import BaseStream, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.sql import ast
+from strandline.sql.binder.clock import open_windows
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.binder.scaled_aggregates import as_if_whole
 from strandline.sql.parser.statements import parse
@@ -78,7 +79,7 @@ def verify(
                 verdicts.append(Verdict(tested_query.name, unchecked=case.unchecked))
                 continue
             note(f"running {tested_query.name} on {database.dialect.name}")
-            verdict = check(database, tested_query, case.streams, _elements(query), query.progress, most)
+            verdict = check(database, tested_query, case.streams, _elements(query), query.progress, most, note)
             if not verdict.total_instants and not query.ended and verdict.unchecked is None:
                 verdict = replace(verdict, unchecked="no instant was complete when the run was stopped")
             if not verdict.equal:
@@ -95,7 +96,10 @@ def _tested_queries(engine: Engine, statements: Sequence[ast.Statement], only: s
     query_scopes: dict[int, tuple[ast.Query, NameScope]] = {}
     scope = NameScope(engine.catalog)
     judged = as_if_whole(with_definitions(tuple(statements), engine.catalog.functions))
-    for statement, whole in zip(statements, judged, strict=True):
+    tested = {id(bound.statement) for bound in script.queries}
+    for statement, as_written in zip(statements, judged, strict=True):
+        is_tested = id(statement) in tested or isinstance(statement, ast.CreateView)
+        whole = open_windows(as_written, engine.catalog) if is_tested else as_written
         match whole:
             case ast.CreateStreamAs(name, query):
                 query_scopes[id(statement)] = query, scope
@@ -158,7 +162,8 @@ def _run(
             if stream.time_column is None:
                 unchecked = f'rows of "{stream.name}" are stamped on arrival, which cannot be repeated'
             elif (checkpoint, name) not in recorded:
-                late = query.late(stream.name, "polars")
+                is_read = stream.name in query.heartbeats()
+                late = query.late(stream.name, "polars") if is_read else pl.DataFrame()
                 count = None if query.ended else _rows_read(query, stream.name)
                 recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
         mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)

@@ -55,11 +55,12 @@ def temporary_server() -> Iterator[str]:
         # A throw-away cluster: nothing needs to survive a crash, and all connections use the socket.
         options = f"-k {directory} -c listen_addresses='' -c fsync=off -c shared_buffers=32MB"
         log = f"{directory}/log"
-        _run([programs / "pg_ctl", "-D", data, "-l", log, "-w", "-s", "-o", options, "start"], owner)
         try:
+            _run([programs / "pg_ctl", "-D", data, "-l", log, "-w", "-s", "-o", options, "start"], owner)
             yield f"host={directory} user=judge dbname=postgres"
         finally:
-            _run([programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "-s", "stop"], owner)
+            if Path(data, "postmaster.pid").exists():  # also if the start was interrupted
+                _run([programs / "pg_ctl", "-D", data, "-m", "immediate", "-w", "-s", "stop"], owner)
 
 
 def _owner() -> str | None:
@@ -75,6 +76,7 @@ def _run(command: list[Any], owner: str | None) -> None:
         list(map(str, command)),
         user=owner,
         cwd="/",
+        start_new_session=True,  # Ctrl-C of the terminal is for us; we stop the server
         stdin=subprocess.DEVNULL,
         text=True,
         stdout=subprocess.PIPE,

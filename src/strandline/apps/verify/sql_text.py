@@ -22,6 +22,17 @@ class SqlText:
     columns: Schema
 
 
+@dataclass(frozen=True, slots=True)
+class FromText:
+    """What stands in FROM: its text, its columns, and the row time of its rows, where they have one. `is_looked_up` if
+    its rows are those of a table at the row time of the rows that it is joined with."""
+
+    sql: str
+    scope: Scope
+    row_time: str | None
+    is_looked_up: bool = False
+
+
 def rename_columns(columns: Schema, names: tuple[str, ...]) -> Schema:
     """The columns under other names; none means that they keep theirs."""
     return tuple(replace(c, name=name) for c, name in zip(columns, names, strict=True)) if names else columns

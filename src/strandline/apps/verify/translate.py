@@ -17,40 +17,33 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Final, assert_never
 
-from strandline.apps.verify import sql_text
+from strandline.apps.verify import asof_text, over_text, sql_text, window_table_text
 from strandline.apps.verify.dataset import Dataset, NameScope, Times, base_streams
 from strandline.apps.verify.dialect import Dialect
 from strandline.apps.verify.instants import element_instants
 from strandline.apps.verify.row_times import RowTimes, has_tables, later, row_times_of_query, row_times_of_stream
 from strandline.apps.verify.scalar_text import Texts
-from strandline.apps.verify.sql_text import SqlText, sort_direction
+from strandline.apps.verify.sql_text import FromText, SqlText, sort_direction
 from strandline.apps.verify.window_rows import held_rows
 from strandline.core.errors import Span
 from strandline.core.types import NULL, VARCHAR, Column, Schema
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import BaseStream, Stream, Table
-from strandline.logical.properties.temporal import keeps_arrival_order
+from strandline.logical.properties.temporal import is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.sql import ast
+from strandline.sql.binder.asof_joins import as_table_join
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.grouping import grouping_key, is_grouping
+from strandline.sql.binder.interval_joins import with_derived_windows
+from strandline.sql.binder.names import Names
 from strandline.sql.binder.scope import Relation, Scope
-from strandline.sql.binder.select_list import Output, output_columns
+from strandline.sql.binder.select_list import Output, output_columns, write_out_aliases
+from strandline.sql.binder.unnest import unnest_relation
 from strandline.sql.binder.window_functions import over_outputs
 from strandline.sql.binder.windows import is_identity
 
 INSTANT: Final = "moment.t"
-
-
-@dataclass(frozen=True, slots=True)
-class FromText:
-    """What stands in FROM: its text, its columns, and the row time of its rows, where they have one. `is_looked_up` if
-    its rows are those of a table at the row time of the rows that it is joined with."""
-
-    sql: str
-    scope: Scope
-    row_time: str | None
-    is_looked_up: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +67,7 @@ class Translation:
     now: str = INSTANT  # the instant that the part at hand is about
     stages: list[TranslatedStage] = field(default_factory=list)
     _staged: dict[int, TranslatedStage] = field(default_factory=dict)
+    _over: dict[int, tuple[ast.Select, over_text.OverRows]] = field(default_factory=dict)  # by the identity of a SELECT
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
 
     def name(self, prefix: str) -> str:
@@ -104,7 +98,7 @@ class Translation:
                 return self.query(inner, ordered=ordered, timed=timed) if same else self.changes(kind, inner)
             case ast.Ordered(inner, order, limit):
                 assert limit is not None, "the binder refuses an order of a continuous result"
-                return self.first_rows(inner, order, limit)
+                return self.first_rows(inner, order, limit, outer)
             case ast.With(_, body):
                 inside = replace(self, name_scope=self.name_scope.inside(query))
                 return inside.query(body, outer, ordered=ordered, timed=timed)
@@ -118,11 +112,13 @@ class Translation:
         one, two = (now, before) if kind == "ISTREAM" else (before, now)
         return SqlText(f"({one.sql}) EXCEPT ALL ({two.sql})", now.columns)
 
-    def first_rows(self, query: ast.Query, order: tuple[ast.SortItem, ...], limit: int) -> SqlText:
+    def first_rows(
+        self, query: ast.Query, order: tuple[ast.SortItem, ...], limit: int, outer: Scope | None = None
+    ) -> SqlText:
         """The rows that fewer than `limit` rows come before."""
         if isinstance(query, ast.Select):
             listed = [item.value for item in order]
-            body, positions = self.select_with(query, listed)
+            body, positions = self.select_with(query, listed, outer)
         else:
             body = self.query(query)
             listed_positions = [sql_text.listed_position(item.value, body.columns) for item in order]
@@ -134,9 +130,11 @@ class Translation:
         ranked = f"SELECT o.*, rank() OVER (ORDER BY {keys}) AS place FROM ({body.sql}) AS o"
         return SqlText(f"SELECT {columns} FROM ({ranked}) AS f WHERE f.place <= {limit}", body.columns)
 
-    def select_with(self, select: ast.Select, values: list[ast.Expression]) -> tuple[SqlText, list[int]]:
+    def select_with(
+        self, select: ast.Select, values: list[ast.Expression], outer: Scope | None = None
+    ) -> tuple[SqlText, list[int]]:
         """A SELECT with further columns for the values that it does not list, and the position of each value."""
-        whole = self.select(select, None)
+        whole = self.select(select, outer)
         positions: list[int] = []
         more: list[ast.Item] = []
         for value in values:
@@ -147,7 +145,7 @@ class Translation:
             positions.append(position)
         if not more:
             return whole, positions
-        wider = self.select(replace(select, items=(*select.items, *more)), None)
+        wider = self.select(replace(select, items=(*select.items, *more)), outer)
         return SqlText(wider.sql, whole.columns), positions
 
     def branches(self, query: ast.Query, parts: Iterable[ast.Query], timed: bool = False) -> list[SqlText]:
@@ -165,6 +163,9 @@ class Translation:
         return SqlText(f"SELECT {listed}{time} FROM ({text.sql}) AS b", columns)
 
     def select(self, select: ast.Select, outer: Scope | None, ordered: bool = False, timed: bool = False) -> SqlText:
+        select = with_derived_windows(select, Names(self.name_scope.catalog))
+        if over_text.window_calls(select) and is_chronon_stream(self.name_scope.plan(over_text.only_rows(select))):
+            return self.window_functions(select)
         source = self.tables(select.tables, ordered)
         scope = replace(source.scope, outer=outer)
         reads_stream = any(map(self.reads_stream, select.tables))
@@ -183,12 +184,13 @@ class Translation:
             listed.append(f"{self.dialect.sql(texts.condition(qualify))} AS wanted")
         distinct = "DISTINCT " if select.distinct else ""
         parts = [f"SELECT {distinct if qualify is None else ''}{', '.join(listed)} FROM {source.sql}"]
-        if select.where is not None:
-            parts.append(f"WHERE {self.dialect.sql(texts.condition(select.where))}")
+        where = write_out_aliases(select.where, outputs, scope)
+        if where is not None:
+            parts.append(f"WHERE {self.dialect.sql(texts.condition(where))}")
         if select.group_by:
             keys = [self.grouping(element, texts, outputs) for element in select.group_by]
             parts.append(f"GROUP BY {', '.join(keys)}")
-        having = self.having(select, texts)
+        having = self.having(replace(select, having=write_out_aliases(select.having, outputs, scope)), texts)
         if having:
             parts.append(f"HAVING {' AND '.join(having)}")
         sql = " ".join(parts)
@@ -197,6 +199,38 @@ class Translation:
             named += (", q.seq" if ordered else "") + (", q.at_us" if timed else "")
             sql = f"SELECT {distinct}{named} FROM ({sql}) AS q WHERE q.wanted"
         return SqlText(sql, columns)
+
+    def window_functions(self, select: ast.Select) -> SqlText:
+        """A SELECT with window functions over a stream of points: over all its rows, those that are known now."""
+        key = id(select)
+        if key not in self._over:  # whose identity is that of their stage
+            scope = self.tables(select.tables, False).scope
+            self._over[key] = (select, over_text.over_rows(over_text.without_stars(select, scope)))
+        rows = self._over[key][1]
+        plan = self.name_scope.plan(rows.inner)
+        stage = self.stage(rows.inner, None)
+        texts = Texts(self, over_text.stage_scope(stage.body.columns, select), "SELECT", None)
+        texts.windows = over_text.WindowTexts.of(rows, stage.body, plan, self.name_scope, stage.ordered)
+        outputs = output_columns(rows.outer.items, texts.scope)
+        values = [texts.bind(output.node) for output in outputs]
+        pairs = enumerate(zip(outputs, values, strict=True), 1)
+        columns = tuple(Column(f"c{n}", output.name, value.type) for n, (output, value) in pairs)
+        listed = [f"{self.dialect.sql(value)} AS {c.id}" for value, c in zip(values, columns, strict=True)]
+        qualify = over_outputs(rows.outer.qualify, outputs, texts.scope)
+        if qualify is not None:
+            listed.append(f"{self.dialect.sql(texts.condition(qualify))} AS wanted")
+        waiting = [call for call in over_text.window_calls(rows.outer) if over_text.rows_after(call)]
+        waits = max(map(over_text.rows_after, waiting), default=0)
+        windows = [
+            over_text.window_text(call, lambda key: self.dialect.sql(texts.bind(key)), texts.windows)[1]
+            for call in waiting
+        ]
+        listed.append(f"{over_text.known_at(waits, windows[0] if windows else '')} AS known_us")
+        body = f"SELECT {', '.join(listed)} FROM {stage.table} AS {over_text.ROWS_OF}"
+        named = ", ".join(f"q.{c.id}" for c in columns)
+        wanted = "" if qualify is None else " AND q.wanted"
+        distinct = "DISTINCT " if select.distinct else ""
+        return SqlText(f"SELECT {distinct}{named} FROM ({body}) AS q WHERE q.known_us = {self.now}{wanted}", columns)
 
     def having(self, select: ast.Select, texts: Texts) -> list[str]:
         """The conditions on groups. At another instant than that of the result, and in a stage over a table, no stream
@@ -247,8 +281,12 @@ class Translation:
             case ast.QueryTable(query, window, alias, granularity):
                 held, time = self.named_rows(query, window, granularity, ordered, ())
                 return self.entry(held, alias.name, None, alias.span, time)
+            case ast.WindowTable():
+                return window_table_text.window_table(self, table)
             case ast.Join():
                 return self.join(table)
+            case ast.UnnestTable():
+                raise AssertionError("the binder has refused UNNEST without rows left of it")
             case _:
                 assert_never(table)
 
@@ -292,7 +330,7 @@ class Translation:
         columns = sql_text.rename_columns(stage.body.columns, names)
         return SqlText(self.held(stage.table, columns, window, arrived=stage.ordered), columns)
 
-    def stage(self, query: ast.Query, window: ast.Window) -> TranslatedStage:
+    def stage(self, query: ast.Query, window: ast.Window | None) -> TranslatedStage:
         if id(query) not in self._staged:
             in_order = keeps_arrival_order(self.name_scope.plan(query))
             body = replace(self, now=INSTANT).query(query, ordered=in_order)
@@ -317,6 +355,13 @@ class Translation:
 
     def join(self, join: ast.Join) -> FromText:
         """A join; one with a table that is not retroactive, or AS OF the time of a stream, is a look-up."""
+        if isinstance(join.right, ast.UnnestTable):
+            return self.unnested(self.table(join.left), join.right, outer=join.kind == "LEFT")
+        join = as_table_join(join, self.name_scope.catalog)
+        if isinstance(join.right, ast.QueryTable) and join.right.lateral:
+            return self.lateral(join, join.right)
+        if join.asof:
+            return asof_text.asof_join(self, join)
         as_of = join.right.as_of if isinstance(join.right, ast.StreamTable) else None
         if isinstance(as_of, ast.ColumnName):
             left = self.table(join.left)
@@ -360,6 +405,28 @@ class Translation:
             return FromText(sql, scope, row_time if row_time == self.now else None)
         word = f"{join.kind} JOIN" if join.kind else "JOIN"
         return FromText(f"({left.sql} {word} {right.sql} ON {condition})", scope, row_time)
+
+    def lateral(self, join: ast.Join, table: ast.QueryTable) -> FromText:
+        """A subquery that reads columns of the left."""
+        left = self.table(join.left)
+        held = self.query(table.query, left.scope)
+        right = self.entry(held, table.alias.name, None, table.alias.span, RowTimes.none)
+        scope = left.scope.joined(right.scope)
+        condition = "TRUE"
+        if join.condition is not None:
+            condition = self.dialect.sql(Scalars(scope, "ON").condition(join.condition))
+        word = "LEFT JOIN" if join.kind == "LEFT" else "JOIN"
+        return FromText(f"({left.sql} {word} LATERAL {right.sql} ON {condition})", scope, None)
+
+    def unnested(self, left: FromText, table: ast.UnnestTable, outer: bool) -> FromText:
+        """The elements of an array, with their positions."""
+        value = Scalars(left.scope, "UNNEST").bind(table.array)
+        alias = self.name("u")
+        relation = unnest_relation(table, value, (f"{alias}.c1", f"{alias}.c2"))
+        listed = self.dialect.unnest.format(self.dialect.sql(value))
+        word = "LEFT JOIN" if outer else "JOIN"
+        sql = f"({left.sql} {word} LATERAL {listed} AS {alias}(c1, c2) ON TRUE)"
+        return FromText(sql, left.scope.joined(Scope((relation,))), left.row_time)
 
     # ---- look-ups --------------------------------------------------------------------------------------------------
 

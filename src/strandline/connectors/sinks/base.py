@@ -18,6 +18,7 @@ import pyarrow as pa
 from strandline.connectors.arguments import CallArguments
 from strandline.connectors.sinks.parquet_parts import ParquetTarget
 from strandline.connectors.traits import Needs, Traits
+from strandline.core.arguments import check_fields
 from strandline.core.errors import SinkError
 from strandline.core.security.allow import Allow, Reach
 from strandline.core.temporal import BEFORE_ALL, Instant
@@ -96,6 +97,9 @@ class SinkWriter:
     # Where the files of such a sink are, and whether their readers may take them away.
     directory: Path | None = None
     consumed: bool = False
+    # Which elements the query sends: whether one may come in several intervals, and before its end is known.
+    in_fragments: bool = False
+    has_open_elements: bool = False
     # Set when the query is being stopped: a wait in `write` ends and raises `interruption()`.
     stopping: threading.Event
     # Since when the writer is writing a batch, by `time.monotonic`; None between batches.
@@ -138,6 +142,9 @@ class Sink(ABC):
     kind: ClassVar[str]  # the function that users write in SQL
     traits: ClassVar[Traits]
     needs: ClassVar[Needs | None] = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @classmethod
     @abstractmethod

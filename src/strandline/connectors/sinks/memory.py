@@ -28,6 +28,7 @@ class Memory(Sink):
     keep_us: int | None = None
 
     def __post_init__(self) -> None:
+        Sink.__post_init__(self)
         if self.keep is not None and self.keep < 1:
             raise SinkError(
                 f"keep of a memory sink must be at least 1, not {self.keep}",

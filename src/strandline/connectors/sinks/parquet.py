@@ -118,7 +118,8 @@ class _ParquetWriter(SinkWriter):
             staging.mkdir(parents=True)
             if resume_point.fresh:  # it may be that of a query before
                 open_file(self._path).unlink(missing_ok=True)
-            write_document(self._owner_file, OWNER, {"owner": resume_point.owner, "query": self._query})
+            facts = {"in_fragments": self.in_fragments, "has_open_elements": self.has_open_elements}
+            write_document(self._owner_file, OWNER, {"owner": resume_point.owner, "query": self._query, **facts})
             sync_directory(self._path)
         except OSError as error:
             raise SinkError(

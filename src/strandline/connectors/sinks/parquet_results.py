@@ -11,7 +11,6 @@ it.
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
@@ -20,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.connectors.sinks.base import KeptResults
-from strandline.core.errors import SinkError
 from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.runtime.result import INSTANT, VALID_UNTIL
 
@@ -84,27 +82,3 @@ def read_stored(directory: Path) -> StoredResults:
             rows = pq.ParquetFile(path).read()
             ended.append(rows if facts.complete_until == FOREVER else rows.slice(0, facts.last_rows))
     return StoredResults(ended, still_open, facts.complete_until)
-
-
-def read(directory: str | os.PathLike[str]) -> pa.Table:
-    """Read the results that a query has written, or is writing, to a directory of Parquet files.
-
-    Every element once, with `valid_from` and `valid_until`. The latter is NULL for an element that never ends or has
-    not ended yet. The metadata of the schema have `complete_until`, in microseconds since 1970: up to then the results
-    are complete.
-    """
-    place = Path(directory)
-    if not place.is_dir():
-        raise SinkError(
-            f"{place} is not a directory of results",
-            code="no-results",
-            hint="Name the directory of a Parquet sink: with `strandline run --out DIR`, DIR/<query>.",
-        )
-    stored = read_stored(place)
-    tables = [*stored.ended, *([] if stored.open is None else [stored.open])]
-    if not tables:
-        return pa.table({})
-    whole = pa.concat_tables(tables)
-    if stored.complete_until is None:
-        return whole.replace_schema_metadata(None)
-    return whole.replace_schema_metadata({"complete_until": str(stored.complete_until)})

@@ -20,6 +20,7 @@ import polars as pl
 from strandline.connectors.arguments import CallArguments
 from strandline.connectors.traits import Traits, is_foreign, load_plugins
 from strandline.core.errors import SourceError, Span, at_place
+from strandline.core.notices import Notice
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema, StreamStatistics
@@ -79,6 +80,10 @@ class Source(ABC):
     @abstractmethod
     def check(self, span: Span | None) -> None:
         """Complain about arguments that cannot work, before anything starts."""
+
+    def remarks(self) -> Sequence[Notice]:
+        """What a user should hear of the input as it is now, though it can be read."""
+        return ()
 
     def statistics(self) -> StreamStatistics:
         """What the planner may take from the source, where the declaration says nothing."""

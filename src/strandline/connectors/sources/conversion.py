@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import polars as pl
 
 from strandline.connectors.sources.base import REJECT_SCHEMA, Chunk
-from strandline.core.temporal import EARLIEST, FOREVER, LAST_END, LATEST, Instant
-from strandline.core.types import Type
+from strandline.core.temporal import EARLIEST, FOREVER, LAST_END, LATEST, SECOND, Instant
+from strandline.core.types import TIMESTAMP, Type
 from strandline.functions.casts import cast_text
 from strandline.logical.catalog import BaseStream
 from strandline.logical.change_feed import SIGNS, UPSERTS
+from strandline.logical.values import BLANKS
 from strandline.runtime.kernels.batch import FROM, UNTIL
-from strandline.runtime.kernels.columns import polars_type
+from strandline.runtime.kernels.columns import FIRST_INSTANT, LAST_INSTANT, polars_type
 
 _ROW = "@row"
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896  # of the years 1 to 9999, from 1970 on
+EPOCH_UNITS: Final = {"s": 1, "ms": 1_000, "us": SECOND, "ns": 1_000 * SECOND}  # how many are a second
 SHOWN_LENGTH = 1_000  # characters or bytes of a rejected row that are kept
 
 
@@ -23,22 +27,29 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
     rejected with the reason. `raw` has declared columns under declared names, in any type; `numbers` are the row
     numbers of the input, or the first of them."""
     names = [name for name, _ in stream.columns if name in raw.columns]
+    epoch = epoch_unit(stream)
+    kinds = {name: stream.column_type(name) for name in names}
+    values = {
+        name: _convert(pl.col(name), raw.schema[name], kind, epoch)
+        for name, kind in kinds.items()
+        if raw.schema[name] != polars_type(kind)
+    }
+    rows = raw.select(names)
+    if values:
+        rows = rows.with_columns(value.alias(name) for name, value in values.items())
     bad: list[pl.Expr] = []
-    converted: list[pl.Expr] = []
     reasons: list[pl.Expr] = []
-    for name in names:
-        kind = stream.column_type(name)
-        if raw.schema[name] == polars_type(kind):
+    for name in values:
+        # A value that does not fit has become NULL. Mostly there is none.
+        if rows.get_column(name).null_count() == raw.get_column(name).null_count():
             continue
-        value = _convert(pl.col(name), raw.schema[name], kind)
-        wrong = pl.col(name).is_not_null() & value.is_null()
-        converted.append(value.alias(name))
+        wrong = pl.col(name).is_not_null() & values[name].is_null()
         bad.append(wrong)
         text = _as_text(name, raw.schema[name]).str.slice(0, 60)
-        reasons.append(pl.when(wrong).then(pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kind)))))
-    rows = raw.select(names).with_columns(converted) if converted else raw.select(names)
+        reason = pl.format("{}: '{}' is not {}", pl.lit(name), text, pl.lit(str(kinds[name])))
+        reasons.append(pl.when(wrong).then(reason))
     rows = rows.with_columns(validity_columns(stream))
-    wrong_values = [*_wrong_times(stream), *_wrong_changes(stream, names)]
+    wrong_values = [*wrong_times(stream), *_wrong_changes(stream, names)]
     rejected = pl.repeat(False, rows.height, eager=True)
     if wrong_values:
         rejected = rows.select(pl.any_horizontal(wrong for wrong, _ in wrong_values)).to_series()
@@ -109,7 +120,7 @@ def validity_columns(stream: BaseStream) -> list[pl.Expr]:
     return columns
 
 
-def _wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
+def wrong_times(stream: BaseStream) -> list[tuple[pl.Expr, str]]:
     """Conditions that make the times of a row unusable, with their reasons."""
     start, end = stream.time_column, stream.end_column
     if start is None:
@@ -155,6 +166,24 @@ def _time(column: str, kind: Type) -> pl.Expr:
     return pl.col(column).to_physical().cast(pl.Int64)
 
 
+def count_from_epoch(value: pl.Expr, source: pl.DataType, unit: str) -> pl.Expr:
+    """The TIMESTAMP of a number of units since 1970, rounded to microseconds; NULL for what is none, or is out of the
+    calendar."""
+    text = value.str.strip_chars(BLANKS) if source == pl.String else value
+    per_second = EPOCH_UNITS[unit]
+    whole = text.cast(pl.Int64, strict=False) if not source.is_float() else pl.lit(None, dtype=pl.Int64)
+    if per_second <= SECOND:
+        most = LAST_INSTANT // (SECOND // per_second)
+        instants = pl.when(whole.is_between(-most, most)).then(whole) * (SECOND // per_second)
+    else:
+        instants = whole // (per_second // SECOND)
+    number = (text.cast(pl.Float64, strict=False) * (SECOND / per_second)).round()
+    fraction = pl.when(whole.is_null() & number.is_between(FIRST_INSTANT, LAST_INSTANT)).then(number)
+    instants = pl.coalesce(instants, fraction.cast(pl.Int64, strict=False))
+    in_calendar = instants.is_between(FIRST_INSTANT, LAST_INSTANT)
+    return pl.when(in_calendar).then(instants).cast(pl.Datetime("us"))
+
+
 def converts_always(source: pl.DataType, kind: Type) -> bool:
     """True if every value of a file's column fits the declared type, so that no check is needed."""
     target = polars_type(kind)
@@ -170,13 +199,22 @@ def converts_always(source: pl.DataType, kind: Type) -> bool:
     return isinstance(source, pl.Datetime) and isinstance(target, pl.Datetime) and source.time_unit != "ms"
 
 
-def _convert(value: pl.Expr, source: pl.DataType, kind: Type) -> pl.Expr:
+def epoch_unit(stream: BaseStream) -> str | None:
+    """The unit in which numbers count the time since 1970, where a source declares one."""
+    unit = stream.source.options.get("epoch")
+    return unit if isinstance(unit, str) else None
+
+
+def _convert(value: pl.Expr, source: pl.DataType, kind: Type, epoch: str | None = None) -> pl.Expr:
     """The value in the declared type; NULL where it does not fit."""
     target = polars_type(kind)
+    if kind == TIMESTAMP and epoch is not None and (source == pl.String or source.is_numeric()):
+        instants = count_from_epoch(value, source, epoch)
+        return pl.coalesce(instants, cast_text(value, kind)) if source == pl.String else instants
     if source == pl.String:
         return cast_text(value, kind)
     if isinstance(source, pl.Categorical | pl.Enum):
-        return _convert(value.cast(pl.String), pl.String(), kind)
+        return _convert(value.cast(pl.String), pl.String(), kind, epoch)
     if isinstance(source, pl.Datetime) and source.time_zone is not None:
         value = value.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
     if source.is_nested() or source in (pl.Binary, pl.Object):

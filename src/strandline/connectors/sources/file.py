@@ -11,7 +11,7 @@ import contextlib
 import os
 import zlib
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -20,31 +20,44 @@ import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk, Source, SourceArguments, split_evenly
-from strandline.connectors.sources.conversion import conform, converts_always, reject, show_bytes
-from strandline.connectors.sources.files import parquet, planning
+from strandline.connectors.sources.conversion import EPOCH_UNITS, conform, converts_always, reject, show_bytes
+from strandline.connectors.sources.files import parquet
+from strandline.connectors.sources.files.checks import check_columns, missing_keys
 from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
-from strandline.connectors.sources.files.planning import FileOptions, InputFile, plan_file
+from strandline.connectors.sources.files.inference import infer_schema
+from strandline.connectors.sources.files.parallel import in_parallel
+from strandline.connectors.sources.files.planning import FileOptions
 from strandline.connectors.sources.files.records import too_long
-from strandline.connectors.sources.files.tracking import FileTracker, FollowedDirectory, missing_directory, static_base
-from strandline.connectors.sources.files.units import FileUnit, FileUnitLog, shared_log
+from strandline.connectors.sources.files.statistics import file_statistics
+from strandline.connectors.sources.files.tracking import (
+    FileTracker,
+    FollowedDirectory,
+    missing_directory,
+    missing_file,
+    static_base,
+)
+from strandline.connectors.sources.files.units import FileUnit, FileUnitLog, ListedFile, shared_log
 from strandline.connectors.sources.json_lines import conform_lines
+from strandline.connectors.sources.profile import read_profile
 from strandline.connectors.traits import Traits
 from strandline.core.errors import SourceError, Span
+from strandline.core.notices import Notice
 from strandline.core.security.allow import FilePath, Reach, glob_reaches
-from strandline.core.temporal import BEFORE_ALL, Instant
-from strandline.logical.catalog import BaseStream, ConnectorCall
+from strandline.core.temporal import BEFORE_ALL, Instant, round_up
+from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema, StreamStatistics
 from strandline.runtime.kernels.batch import FROM, times
 
 TASK_ROWS: Final = 50_000  # fewer are not worth a task of their own
 ROW_BYTES_GUESS: Final = 64  # the number of rows of text files is unknown
-FILES_CHECKED: Final = 100  # at the declaration
+# Bytes of files whose times are all read at the declaration, to see how far rows come out of order.
+MEASURED_TEXT, MEASURED_PARQUET = 2**25, 2**28
 _MOST_LINE: Final = 2**30
 
 
 class FileSource(Source):
     """`file('trades/*.parquet', format => 'parquet', header => true, follow => false, end_marker => '_END',
-    compression => 'gzip', encoding => 'utf-8', max_line => 16777216)`.
+    compression => 'gzip', encoding => 'utf-8', max_line => 16777216, delimiter => ',', nulls => 'NA', epoch => 'ms')`.
 
     Without `follow` the files that match at the start are read, in order of their names, up to the sizes that they have
     then, and the stream ends. With `follow => true` new files are picked up as they appear, and text files are read on
@@ -70,7 +83,7 @@ class FileSource(Source):
 
     def identity(self) -> dict[str, object]:
         options = self.options
-        return {
+        identity: dict[str, object] = {
             "function": "file",
             "files": self.folder.wildcards,
             "format": options.format,
@@ -81,6 +94,11 @@ class FileSource(Source):
             "encoding": options.encoding,
             "max_line": options.max_line,
         }
+        further = {"delimiter": ",", "nulls": None, "epoch": None}  # as they were before there were such options
+        given = self.stream.source.options
+        return identity | {
+            name: given[name] for name, default in further.items() if given.get(name, default) != default
+        }
 
     @classmethod
     def reaches(cls, call: ConnectorCall) -> list[Reach]:
@@ -89,49 +107,53 @@ class FileSource(Source):
         marker = os.path.join(static_base(pattern), str(call.options.get("end_marker", "_END")))
         return [*glob_reaches(pattern), FilePath(marker)]
 
-    def check(self, span: Span | None) -> None:
+    @classmethod
+    def knows(cls, call: ConnectorCall) -> SourceSchema | None:
+        source = cls(BaseStream("", (), call, None), None)
+        files = source._find_files(None)
+        if not files:
+            return None
+        schema = infer_schema(source.folder, source.options, files)
+        if schema.time_column is None or source.follow or not _is_small(source.options, files):
+            return schema
+        # The times alone, as they will be read.
+        declared = replace(call, options={**schema.options, **call.options})
+        times = tuple(column for column in schema.columns if column[0] == schema.time_column)
+        if not source.options.header:
+            times = schema.columns
+        profile = read_profile(cls(BaseStream("", times, declared, schema.time_column), None))
+        return replace(schema, disorder_us=round_up(profile.disorder_us))
+
+    def _find_files(self, span: Span | None) -> list[ListedFile]:
         folder = self.folder.base or "."
         if not os.path.isdir(folder):
             raise missing_directory(folder, span)
-        files = [file.path for file in self.folder.list_files()]
+        files = self.folder.list_files()
         if not files and not self.follow:
-            raise SourceError(
-                f"no file matches {self.pattern}",
-                code="missing-file",
-                hint="Use follow => true for a directory that fills up later.",
-                span=span,
-            )
+            raise missing_file(self.pattern, self.folder.allow, span)
+        return files
+
+    def check(self, span: Span | None) -> None:
+        files = [file.path for file in self._find_files(span)]
         for path in files:
             if self.options.kind_of(path) is None:
                 message = f"unknown format of {self.folder.full(path)}; add format => 'parquet', 'csv' or 'json'"
                 raise SourceArguments(self.stream.source, span).error(message)
-        if not self.follow and len(files) <= FILES_CHECKED:
-            self._check_columns(files, span)
+        if files and not self.follow:
+            check_columns(self.folder, self.options, files, span)
 
-    def _check_columns(self, files: list[str], span: Span | None) -> None:
-        """A column that all files lack is a mistake of the declaration, and not of the files."""
-        problems: list[str] = []
-        for path in files:
-            try:
-                size = os.path.getsize(self.folder.full(path))
-                units = plan_file(InputFile(path, size=size), self.folder.full(path), self.options, True, True)
-                unit = next(units, None)
-            except planning.PLAN_ERRORS:
-                return
-            if unit is None or unit.problem is None or not unit.problem.startswith("column"):
-                return
-            problems.append(unit.problem)
-        name, _, problem = problems[0].removeprefix("column ").partition(" is ")
-        raise SourceError(
-            f'column "{name}" of stream "{self.stream.name}" is not in {self.folder.full(files[0])}'
-            if problem.startswith("missing")
-            else f'column "{name}" of {self.folder.full(files[0])} is {problem}',
-            code="missing-column" if problem.startswith("missing") else "duplicate-column",
-            hint=f"T{problem.partition('; t')[2]}."
-            if problem.startswith("missing")
-            else "Give the columns different names.",
-            span=span,
-        )
+    def remarks(self) -> Sequence[Notice]:
+        return missing_keys(self.folder, self.options, self._present_files())
+
+    def statistics(self) -> StreamStatistics:
+        return file_statistics(self.folder, self.options, self._present_files())
+
+    def _present_files(self) -> list[ListedFile]:
+        """The files that are there now, for what is good to know and not needed."""
+        try:
+            return self.folder.list_files()
+        except SourceError:
+            return []
 
     # On the driver.
 
@@ -209,8 +231,14 @@ class FileSource(Source):
         return shared_log(self.directory / "units.log")
 
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
-        for unit in self._shared().between(start, end):
-            yield from self._read_unit(unit, columns)
+        units = self._shared().between(start, end)
+        if all(unit.is_seekable_text for unit in units):
+            # Which rows are late depends on all before them: one task reads them, and parses units side by side.
+            for chunks in in_parallel(lambda unit: list(self._read_unit(unit, columns)), units):
+                yield from chunks
+        else:
+            for unit in units:
+                yield from self._read_unit(unit, columns)
 
     def latest(self, start: int, end: int) -> Instant:
         highs = [BEFORE_ALL]
@@ -238,7 +266,7 @@ class FileSource(Source):
             yield self._read_parquet(unit, location, columns)
         elif unit.kind == "csv":
             names = list(unit.header) if self.options.header else [name for name, _ in self.stream.columns]
-            yield from read_csv(self._bytes_of(unit), self.stream, names, location, unit.row, self.options.max_line)
+            yield from read_csv(self._bytes_of(unit), self.stream, names, location, unit.row, self.options)
         else:
             yield from self._read_json(unit, location)
 
@@ -309,6 +337,12 @@ class FileSource(Source):
         return replace(chunk, whole=lambda: self._read_parquet(unit, location, every).rows)
 
 
+def _is_small(options: FileOptions, files: list[ListedFile]) -> bool:
+    """Whether all times of some files are soon read: text is parsed for it, of Parquet one column is read."""
+    most = MEASURED_PARQUET if options.kind_of(files[0].path) == "parquet" else MEASURED_TEXT
+    return sum(max(file.size, 0) for file in files) <= most
+
+
 def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> FileOptions:
     format_ = arguments.option("format", str, None)
     if format_ not in (None, "parquet", "csv", "json"):
@@ -324,4 +358,11 @@ def _options(stream: BaseStream, arguments: SourceArguments, follow: bool) -> Fi
     max_line = arguments.option("max_line", int, 16_777_216)
     if not 1 <= max_line <= _MOST_LINE:
         raise arguments.error(f"max_line of file() must be a number of bytes from 1 to {_MOST_LINE:,}")
-    return FileOptions(stream, format_, header, compression, encoding, max_line, follow)
+    delimiter = arguments.option("delimiter", str, ",").replace("\\t", "\t")
+    if len(delimiter.encode()) != 1 or delimiter in '"\r\n':
+        raise arguments.error("delimiter of file() must be a single character of ASCII, such as ';'")
+    nulls = arguments.option("nulls", str, None)
+    epoch = arguments.option("epoch", str, None)
+    if epoch not in (None, *EPOCH_UNITS):
+        raise arguments.error(f"epoch of file() must be 's', 'ms', 'us' or 'ns', not '{epoch}'")
+    return FileOptions(stream, format_, header, compression, encoding, max_line, follow, delimiter, nulls)

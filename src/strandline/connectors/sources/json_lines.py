@@ -39,12 +39,13 @@ def conform_lines(
     """Rows of lines without a line break at the end; `numbers` are their row numbers in the input.
 
     Lines that are no JSON object are rejected, but for empty ones if these mean nothing. `beside` has declared columns
-    that do not come from the objects, a row per line.
+    that do not come from the objects, a row per line. A column `"user.name"` has the value of that path.
     """
-    declared = {name: pl.String() for name, _ in stream.columns if beside is None or name not in beside.columns}
+    names = [name for name, _ in stream.columns if beside is None or name not in beside.columns]
+    declared = {key: pl.String() for name in names for key in dict.fromkeys((name, name.partition(".")[0]))}
     frame = None if _may_have_half_pair(data) else _parse(data, declared, len(numbers))
     if frame is not None:
-        yield conform(_side_by_side(frame, beside), stream, location, numbers)
+        yield conform(_side_by_side(_follow_paths(frame, names), beside), stream, location, numbers)
         return
     lines = data.split(b"\n")
     reasons = _reasons(lines, declared)
@@ -53,7 +54,8 @@ def conform_lines(
         chosen = [line for line, reason in zip(lines, reasons, strict=True) if reason is None]
         frame = pl.read_ndjson(io.BytesIO(b"\n".join(chosen)), schema=declared)
         others = None if beside is None else beside.filter(sound)
-        yield conform(_side_by_side(frame, others), stream, location, numbers.filter(sound))
+        rows = _side_by_side(_follow_paths(frame, names), others)
+        yield conform(rows, stream, location, numbers.filter(sound))
     broken = [n for n, reason in enumerate(reasons) if reason is not None and not (skip_empty and not lines[n].strip())]
     if broken:
         yield reject(stream, location, [(numbers[n], reasons[n] or "", show_bytes(lines[n])) for n in broken])
@@ -137,6 +139,21 @@ def _are_objects(texts: pl.Series) -> Mask:
     parsed = texts.str.json_path_match("$").is_not_null()
     objects: Mask = (parsed & texts.str.strip_chars().str.starts_with("{")).fill_null(False).to_numpy()
     return objects
+
+
+def _follow_paths(frame: pl.DataFrame, names: list[str]) -> pl.DataFrame:
+    """Declared columns of objects: one with dots in its name is a key of the object, or a path to a value within it."""
+    if not any("." in name for name in names):
+        return frame
+    return frame.select(_value_at(name) for name in names)
+
+
+def _value_at(name: str) -> pl.Expr:
+    root, *path = name.split(".")
+    if not path:
+        return pl.col(name)
+    keys = "".join(f"[{json.dumps(key)}]" for key in path)
+    return pl.coalesce(pl.col(name), pl.col(root).str.json_path_match(f"${keys}")).alias(name)
 
 
 def _side_by_side(frame: pl.DataFrame, beside: pl.DataFrame | None) -> pl.DataFrame:

@@ -78,7 +78,10 @@ class RateSource(ClockedSource):
                 raise arguments.error(f'column "{name}" of rate() is {expected}, not {kind}')
 
     def statistics(self) -> StreamStatistics:
-        return StreamStatistics(steady=self.burst == 1 or not self.burst_seconds)
+        keys = dict(zip(self.key_names, map(float, self.keys), strict=True))
+        declared = {name for name, _ in self.stream.columns}
+        values = {name: count for name, count in keys.items() if name in declared}
+        return StreamStatistics(self.rate, values, steady=self.burst == 1 or not self.burst_seconds)
 
     def rows_by(self, elapsed_us: int) -> int:
         seconds = elapsed_us / SECOND

@@ -9,8 +9,12 @@ import polars as pl
 from strandline.connectors.arguments import text_of
 from strandline.connectors.sources.base import Chunk, Source, SourceArguments
 from strandline.connectors.sources.conversion import conform
+from strandline.connectors.sources.sampled_values import LEAST_ROWS, estimate_statistics
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span
+from strandline.core.temporal import BEFORE_ALL, FOREVER
+from strandline.logical.catalog import StreamStatistics
+from strandline.runtime.kernels.batch import FROM, times
 
 
 class RowsSource(Source):
@@ -25,6 +29,18 @@ class RowsSource(Source):
         for number, row in enumerate(self.stream.source.arguments, 1):
             if not isinstance(row, list) or len(row) != width:
                 raise arguments.error(f"row {number} of rows() must have {width} values in parentheses")
+
+    def statistics(self) -> StreamStatistics:
+        count = len(self.stream.source.arguments)
+        if count < LEAST_ROWS:
+            return StreamStatistics()
+        (chunk,) = self.read(0, count, frozenset())
+        low, high = FOREVER, BEFORE_ALL
+        if self.stream.time_column is not None and chunk.rows.height:
+            instants = times(chunk.rows, FROM)
+            low, high = int(instants.min()), int(instants.max())
+        names = [name for name, _ in self.stream.columns if name not in self.stream.time_columns]
+        return estimate_statistics(chunk.rows.select(names), count, low, high)
 
     def advance(self, position: int, limit_rows: int) -> tuple[int, bool]:
         count = len(self.stream.source.arguments)

@@ -120,8 +120,10 @@ def elements(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Sch
 
 def _together(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:
     frames = [*([base.rows] if base is not None else []), *log]
-    if frames:
-        return stack_rows(frames, {})
+    return stack_rows(frames, {}) if frames else empty_rows(schema)
+
+
+def empty_rows(schema: pa.Schema) -> pl.DataFrame:
     nothing = pl.from_arrow(schema.empty_table())
     assert isinstance(nothing, pl.DataFrame), "a table becomes a frame"
     return nothing

@@ -79,6 +79,11 @@ class TableContent:
         """The chunks, and which of their rows count; later changes do not reach them."""
         return [(c.frame, None if c.live_rows == c.frame.height else c.live.copy()) for c in self._chunks]
 
+    def live_ids(self) -> Index:
+        """The ids of all rows, ascending."""
+        parts = [c.ids if c.live_rows == c.frame.height else c.ids[c.live] for c in self._chunks]
+        return np.concatenate([np.zeros(0, np.int64), *parts])
+
     def frame(self) -> pl.DataFrame:
         """All rows."""
         return stack_rows([c.live_frame() for c in self._chunks if c.live_rows], self.schema)

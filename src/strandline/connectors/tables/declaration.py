@@ -18,11 +18,13 @@ KIND: Final = DocumentKind("table", 1)
 
 def describe(table: Table) -> dict[str, object]:
     """What must stay the same as long as there are rows."""
+    required = {"required": list(table.required)} if table.required else {}  # which tables did not always have
     return {
         "columns": [[name, str(kind)] for name, kind in table.columns],
         "key": list(table.key),
         "kind": table.kind,
         "times": [table.time_column, table.end_column],
+        **required,
     }
 
 
@@ -68,7 +70,12 @@ def _discard_unfinished(directory: Path) -> None:
 
 def _show(described: dict[str, object]) -> str:
     columns = described.get("columns")
-    listed = ", ".join(f"{name} {kind}" for name, kind in columns) if isinstance(columns, list) else "no columns"
-    key = described.get("key")
+    key, required = described.get("key"), described.get("required")
+    not_null = dict.fromkeys(required if isinstance(required, list) else (), " NOT NULL")
+    listed = (
+        ", ".join(f"{name} {kind}{not_null.get(name, '')}" for name, kind in columns)
+        if isinstance(columns, list)
+        else "no columns"
+    )
     keyed = f", PRIMARY KEY ({', '.join(key)})" if isinstance(key, list) and key else ""
     return f"({listed}{keyed}) {str(described.get('kind')).upper()}"

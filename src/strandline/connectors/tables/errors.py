@@ -87,6 +87,26 @@ def null_key(table: Table, column: str) -> QueryError:
     )
 
 
+def null_value(table: Table, column: str, row: pl.DataFrame, number: int) -> QueryError:
+    """`row` is the first of the rows with NULL, and `number` its place among those that were to be there."""
+    return QueryError(
+        f'NULL in column "{column}" of table "{table.name}", which is NOT NULL',
+        code="null-value",
+        detail=f"Row {number} is {row.row(0)!r}. Nothing was changed.",
+        hint="Give it a value, or leave the row out.",
+    )
+
+
+def wrong_period(table: Table, reason: str, row: pl.DataFrame) -> QueryError:
+    return QueryError(
+        f'a row of temporal table "{table.name}" has no period: {reason}',
+        code="unfit-rows",
+        detail=f"The row is {row.row(0)!r}. Nothing was changed.",
+        hint=f"A row is valid from {table.time_column} until right before {table.end_column}: give it an end that is "
+        "later than its start, or NULL.",
+    )
+
+
 def merge_twice(table: Table, row: pl.DataFrame) -> QueryError:
     return QueryError(
         f'MERGE cannot change a row of table "{table.name}" a second time',

@@ -16,10 +16,17 @@ from strandline.connectors.tables.change_batch import ChangeBatch, stamp_batch
 from strandline.connectors.tables.content import RowChanges, TableContent, stack_rows
 from strandline.connectors.tables.log import TableLog
 from strandline.connectors.tables.stamping import StampedChanges, join_log_rows, stamp, stamp_several
-from strandline.connectors.tables.statements import InsertRows, TableStatement, evaluate
+from strandline.connectors.tables.statements import (
+    InsertRows,
+    InsertValues,
+    TableStatement,
+    evaluate,
+    make_columns,
+)
 from strandline.core.errors import StrandlineError
 from strandline.core.temporal import EARLIEST, LATEST, OPEN, Instant, show_instant
 from strandline.logical.catalog import Table
+from strandline.logical.expressions import Value
 from strandline.runtime.kernels.batch import UNTIL
 
 MOST_GROUP_ROWS: Final = 2**20  # a group ends with the statement that reaches so many changes
@@ -167,12 +174,10 @@ class CommitGroup:
     def _evaluate_together(self, run: Sequence[CommitRequest]) -> bool:
         """Evaluate insertions with distinct keys at once. False, and nothing has changed, if one after the other might
         have another effect."""
-        statements = [request.statement for request in run]
-        frames = [statement.rows for statement in statements if isinstance(statement, InsertRows)]
-        rows = stack_rows(frames, self.content.schema)
-        numbers = np.repeat(np.arange(len(run)), [frame.height for frame in frames])
-        first = statements[0]
-        assert isinstance(first, InsertRows), "a run of insertions"
+        rows, counts = self._rows_of(run)
+        numbers = np.repeat(np.arange(len(run)), counts)
+        first = run[0].statement
+        assert isinstance(first, InsertRows | InsertValues), "a run of insertions"
         try:
             changes = evaluate(InsertRows(rows, first.on_conflict), self.content, self.table)
         except StrandlineError:
@@ -192,6 +197,27 @@ class CommitGroup:
             at = int(instants[number])
             self._evaluated.append((request, CommittedChange(inserted[number], deleted[number], at, position)))
         return True
+
+    def _rows_of(self, run: Sequence[CommitRequest]) -> tuple[pl.DataFrame, list[int]]:
+        """The rows of insertions, and how many each has."""
+        schema = {name: self.content.schema[name] for name in self.content.columns}
+        frames: list[pl.DataFrame] = []
+        counts: list[int] = []
+        values: list[tuple[Value, ...]] = []
+        for request in run:
+            match request.statement:
+                case InsertValues(rows):
+                    values += rows
+                    counts.append(len(rows))
+                case InsertRows(frame):
+                    if values:
+                        frames.append(make_columns(values, schema))
+                        values = []
+                    frames.append(frame)
+                    counts.append(frame.height)
+        if values:
+            frames.append(make_columns(values, schema))
+        return stack_rows(frames, self.content.schema), counts
 
     def _take(self, stamped: StampedChanges, at: Instant) -> None:
         if stamped.log_rows.height:
@@ -221,9 +247,14 @@ def _runs(requests: Sequence[CommitRequest]) -> Iterator[list[CommitRequest]]:
 
 def _is_small_insertion(request: CommitRequest) -> bool:
     statement = request.statement
+    if isinstance(statement, InsertRows):
+        is_small = statement.rows.height <= _SMALL_ROWS
+    elif isinstance(statement, InsertValues):
+        is_small = len(statement.values) <= _SMALL_ROWS
+    else:
+        return False
     return (
-        isinstance(statement, InsertRows)
-        and statement.rows.height <= _SMALL_ROWS
+        is_small
         and not statement.assignments
         and statement.condition is None
         and request.at is None
@@ -234,5 +265,6 @@ def _is_small_insertion(request: CommitRequest) -> bool:
 
 def _is_alike(one: CommitRequest, two: CommitRequest) -> bool:
     first, second = one.statement, two.statement
-    assert isinstance(first, InsertRows) and isinstance(second, InsertRows), "both are insertions"
+    kinds = InsertRows | InsertValues
+    assert isinstance(first, kinds) and isinstance(second, kinds), "both are insertions"
     return first.on_conflict == second.on_conflict

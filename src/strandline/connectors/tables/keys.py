@@ -1,4 +1,4 @@
-"""PRIMARY KEY of a table: not NULL, and at every instant each key in one row at most."""
+"""PRIMARY KEY and NOT NULL of a table: values that are there, and at every instant each key in one row at most."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from strandline.connectors.tables import errors
 from strandline.connectors.tables.blocks import ID
 from strandline.connectors.tables.content import RowChanges, TableContent
-from strandline.connectors.tables.periods import overlapping_rows
+from strandline.connectors.tables.periods import check_periods, overlapping_rows
 from strandline.logical.catalog import Table
 from strandline.logical.expressions import Expression
 from strandline.runtime.kernels.batch import pick
@@ -18,17 +18,18 @@ from strandline.runtime.kernels.grouping import group_codes
 
 
 def is_assigned(table: Table, assignments: Sequence[tuple[str, Expression]]) -> bool:
-    """True if assignments may give a row another key, or another period."""
-    identifying = {*table.key, *_period(table)}
+    """True if assignments may give a row another key, or another period, or NULL where there must be a value."""
+    identifying = {*table.key, *_period(table), *table.required}
     return any(name in identifying for name, _ in assignments)
 
 
 def checked(changes: RowChanges, content: TableContent, table: Table) -> RowChanges:
-    """The changes, if every key of the result is there once and has no NULL."""
+    """The changes, if every key of the result is there once, no column is NULL that must not be, no period empty."""
+    check_nulls(changes.inserted, table)
+    check_periods(changes.inserted, table)
     if not table.key or not changes.inserted.height:
         return changes
     keys = pick(changes.inserted, table.key)
-    check_nulls(keys, table)
     numbers, existing = content.find(keys)
     stays = ~np.isin(existing.get_column(ID).to_numpy(), changes.deleted.get_column(ID).to_numpy())
     if _period(table):
@@ -44,19 +45,28 @@ def checked(changes: RowChanges, content: TableContent, table: Table) -> RowChan
 
 def check_rows(rows: pl.DataFrame, table: Table) -> None:
     """Check that rows can be the content of a table by themselves."""
+    check_nulls(rows, table)
+    check_periods(rows, table)
     if not table.key:
         return
     keys = pick(rows, table.key)
-    check_nulls(keys, table)
     again = _overlapping(rows, table) if _period(table) else repeated(keys, table)
     if again is not None:
         raise errors.duplicate_key(table, again)
 
 
-def check_nulls(keys: pl.DataFrame, table: Table) -> None:
-    for column in keys.get_columns():
+def check_nulls(rows: pl.DataFrame, table: Table) -> None:
+    """Refuse NULL in the key, and in columns that are NOT NULL."""
+    for name in table.key:
+        if rows.get_column(name).null_count():
+            raise errors.null_key(table, name)
+    for name in table.required:
+        column = rows.get_column(name)
         if column.null_count():
-            raise errors.null_key(table, column.name)
+            first = column.is_null().arg_max()
+            assert first is not None, "a column with NULL has rows"
+            payload = [column for column, _ in table.columns]
+            raise errors.null_value(table, name, rows.select(payload).slice(first, 1), first + 1)
 
 
 def repeated(keys: pl.DataFrame, table: Table) -> pl.DataFrame | None:

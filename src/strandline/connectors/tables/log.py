@@ -13,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -26,7 +28,8 @@ from strandline.connectors.tables.content import stack_rows
 from strandline.connectors.tables.segment import LogSegment
 from strandline.core.durable import HeadFile, digest, sync_directory, write_all, write_file
 from strandline.core.errors import damaged
-from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.core.temporal import BEFORE_ALL, OPEN, Instant
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, gather, times
 
 SEGMENT_BYTES: Final = 4 * 2**20
 FEWEST_JOINED: Final = 16  # blocks of a file that is written again as one
@@ -66,18 +69,46 @@ class LogReader:
         self.directory, self.schema = directory, schema
         self._segments: list[LogSegment] = []
 
-    def read(self, start: int, end: int) -> Iterator[pl.DataFrame]:
-        """The rows between two positions, file by file. Work is proportional to the rows, after the blocks of their
-        files were indexed."""
+    def read(self, start: int, end: int, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+        """The rows between two positions, file by file, with some columns or all. Work is proportional to the rows,
+        after the blocks of their files were indexed."""
         if start >= end:
             return
         for segment in self._covering(start, end):
             batches = segment.rows_between(start, end, self.schema)
             if batches:
-                table = pa.Table.from_batches(batches, self.schema)
-                frame = pl.from_arrow(table if len(batches) == 1 else table.combine_chunks())
-                assert isinstance(frame, pl.DataFrame), "a table becomes a frame"
-                yield frame
+                yield _stack_batches(batches, columns)
+
+    def gather(self, ids: Index, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Columns of the rows at some positions, which ascend, file by file; files without one are not looked at."""
+        if not len(ids):
+            return
+        segments = self._covering(int(ids[0]), int(ids[-1]) + 1)
+        bounds = np.searchsorted(ids, [segment.start for segment in segments[1:]])
+        for segment, places in zip(segments, np.split(ids, bounds), strict=True):
+            if len(places):
+                low, high = int(places[0]), int(places[-1]) + 1
+                rows = _stack_batches(segment.rows_between(low, high, self.schema), columns)
+                yield rows if high - low == len(places) else gather(rows, places - low)
+
+    def position_at(self, start: int, end: int, at: Instant) -> int:
+        """The position between two others before which are the changes that take effect at an instant or earlier."""
+        if start >= end:
+            return end
+        segments = self._covering(start, end)
+        number = bisect_right(segments, at, key=lambda segment: segment.last_instant(end))
+        if number == len(segments):
+            return end
+        block = segments[number].first_block_after(at)
+        (rows,) = self.read(block.start, min(block.end, end), [FROM, UNTIL])
+        until = times(rows, UNTIL)
+        instants = np.where(until == OPEN, times(rows, FROM), until)
+        return max(start, block.start + int(np.searchsorted(instants, at, side="right")))
+
+    def chain_at(self, position: int) -> str:
+        """The digest of the chain at a position, where a block ends; that of no chain if none does."""
+        last = [block for block in self.blocks(position - 1, position) if block.end == position]
+        return last[-1].digest if last else ""
 
     def blocks(self, start: int, end: int) -> Iterator[Block]:
         """The headers of the blocks between two positions."""
@@ -88,7 +119,7 @@ class LogReader:
         """The files with the rows between two positions, indexed so far."""
         inside = self._overlapping(start, end)
         if not inside or inside[0].start > start or not _reach(inside, end):
-            self._list()
+            self.list_files()
             inside = self._overlapping(start, end)
         if not inside or inside[0].start > start:
             first = self._segments[0].start if self._segments else 0
@@ -105,13 +136,22 @@ class LogReader:
         pairs = zip(self._segments, ends, strict=False)
         return [segment for segment, after in pairs if segment.start < end and after > start]
 
-    def _list(self) -> None:
+    def list_files(self) -> None:
+        """See which files there are; what was indexed of them stays."""
         starts = segment_starts(self.directory)
         there = {segment.start: segment for segment in self._segments}
         self._segments = [
             there[start] if start in there else LogSegment(segment_path(self.directory, start), start)
             for start in starts
         ]
+
+
+def _stack_batches(batches: Sequence[pa.RecordBatch], columns: Sequence[str] | None) -> pl.DataFrame:
+    table = pa.Table.from_batches(batches)
+    table = table if columns is None else table.select(columns)
+    frame = pl.from_arrow(table if len(batches) == 1 else table.combine_chunks())
+    assert isinstance(frame, pl.DataFrame), "a table becomes a frame"
+    return frame
 
 
 def _reach(segments: list[LogSegment], end: int) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from strandline.connectors.sources.conversion import validity_columns
+from strandline.connectors.sources.conversion import validity_columns, wrong_times
+from strandline.connectors.tables import errors
 from strandline.core.temporal import Instant
 from strandline.logical.catalog import BaseStream, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Mask, times
@@ -16,6 +17,17 @@ def with_periods(rows: pl.DataFrame, stream: BaseStream) -> pl.DataFrame:
     """Rows with the interval that their columns say; without those whose interval is empty."""
     dated = rows.with_columns(validity_columns(stream))
     return dated.filter((pl.col(FROM) < pl.col(UNTIL)).fill_null(False))
+
+
+def check_periods(rows: pl.DataFrame, table: Table) -> None:
+    """Refuse rows of a temporal table that are never valid."""
+    if table.kind != "temporal":
+        return
+    dated = rows.with_columns(validity_columns(table.input))
+    for wrong, reason in wrong_times(table.input):
+        found = dated.filter(wrong)
+        if found.height:
+            raise errors.wrong_period(table, reason, found.select([name for name, _ in table.columns]).head(1))
 
 
 def rows_valid_at(rows: pl.DataFrame, stream: BaseStream, at: Instant) -> pl.DataFrame:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
+import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from strandline.connectors.tables import bases
 from strandline.connectors.tables.bases import TableBase
-from strandline.connectors.tables.blocks import BlockFacts
+from strandline.connectors.tables.blocks import ID, BlockFacts
 from strandline.connectors.tables.log import LogReader, join_facts, read_head, segment_starts
 from strandline.core.temporal import BEFORE_ALL, Instant
+from strandline.runtime.kernels.batch import Index
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +29,20 @@ class FoldPoint:
 class RetainedLog:
     """The retained past: a base, if the log has lost its beginning, and the log after it, up to a position."""
 
-    def __init__(self, directory: Path, schema: pa.Schema) -> None:
-        self.directory, self.schema = directory, schema
-        head = read_head(directory)
-        self.first = 0 if head is None else head.first
-        self.base: TableBase | None = bases.read_base(directory, self.first, schema) if self.first else None
-        self._reader = LogReader(directory, schema)
+    def __init__(self, directory: Path, reader: LogReader) -> None:
+        self.directory, self.schema = directory, reader.schema
+        self.first = _first(directory)
+        self.base: TableBase | None = bases.read_base(directory, self.first, self.schema) if self.first else None
+        self._reader = reader
+
+    def is_current(self) -> bool:
+        """False if more of the past was folded since."""
+        return _first(self.directory) == self.first
+
+    @cached_property
+    def base_ids(self) -> Index:
+        """The ids of the base, which ascend."""
+        return np.zeros(0, np.int64) if self.base is None else self.base.rows.get_column(ID).to_numpy()
 
     @property
     def since(self) -> Instant:
@@ -67,3 +77,8 @@ class RetainedLog:
         """Write the base of a position. The log is as before until its head names the base."""
         rows = self.content(point.position)
         bases.write_base(self.directory, point.position, rows, point.facts, point.chain, self.schema)
+
+
+def _first(directory: Path) -> int:
+    head = read_head(directory)
+    return 0 if head is None else head.first

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from strandline.connectors.tables.blocks import Block, decode_block, decode_rows, has_whole_body
 from strandline.core.errors import damaged
+from strandline.core.temporal import Instant
 
 
 class LogSegment:
@@ -63,6 +64,14 @@ class LogSegment:
             whole = high - low == block.rows
             batches.append(batch if whole else batch.slice(low - block.start, high - low))
         return batches
+
+    def last_instant(self, end: int) -> Instant:
+        """When the last change before a position takes effect, of those in this file."""
+        return self._blocks[bisect_right(self._starts, end - 1) - 1].facts.last
+
+    def first_block_after(self, at: Instant) -> Block:
+        """The first block with a change after an instant."""
+        return self._blocks[bisect_right(self._blocks, at, key=lambda block: block.facts.last)]
 
     def is_intact(self, block: Block) -> bool:
         self._map(block.file_end)

@@ -6,6 +6,7 @@ A column of the row that comes in (EXCLUDED of ON CONFLICT, the source of MERGE)
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, assert_never
 
@@ -18,7 +19,7 @@ from strandline.connectors.tables.content import RowChanges, TableContent
 from strandline.connectors.tables.lookup import matching_rows
 from strandline.connectors.tables.matching import matching_pairs
 from strandline.logical.catalog import Table
-from strandline.logical.expressions import ColumnRef, Expression
+from strandline.logical.expressions import ColumnRef, Expression, Value
 from strandline.logical.expressions import Literal as Constant
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import Index, gather, pick
@@ -40,6 +41,25 @@ class InsertRows:
 
 
 @dataclass(frozen=True, slots=True)
+class InsertValues:
+    """INSERT of a few rows that are no columns yet, each with all values in their types: those of several statements
+    become columns together."""
+
+    values: tuple[tuple[Value, ...], ...]
+    on_conflict: Literal["error", "ignore", "update"] = "error"
+    assignments: Assignments = ()
+    condition: Expression | None = None
+
+    def with_columns(self, schema: Mapping[str, pl.DataType]) -> InsertRows:
+        return InsertRows(make_columns(self.values, schema), self.on_conflict, self.assignments, self.condition)
+
+
+def make_columns(values: Sequence[tuple[Value, ...]], schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    columns = zip(schema.items(), zip(*values, strict=True), strict=True)
+    return pl.DataFrame([pl.Series(name, column, kind) for (name, kind), column in columns])
+
+
+@dataclass(frozen=True, slots=True)
 class UpdateRows:
     """UPDATE: assignments to the rows for which the predicate is true, all over the values before."""
 
@@ -56,7 +76,7 @@ class DeleteRows:
 
 @dataclass(frozen=True, slots=True)
 class MergeBranch:
-    """WHEN [NOT] MATCHED [AND condition] THEN action. Columns that an insertion does not assign are NULL."""
+    """WHEN [NOT] MATCHED [AND condition] THEN action. Columns that an insertion does not assign have their default."""
 
     is_matched: bool
     action: Literal["update", "delete", "insert", "nothing"]
@@ -81,7 +101,7 @@ class ReplaceContent:
     rows: pl.DataFrame
 
 
-TableStatement: TypeAlias = InsertRows | UpdateRows | DeleteRows | MergeRows | ReplaceContent
+TableStatement: TypeAlias = InsertRows | InsertValues | UpdateRows | DeleteRows | MergeRows | ReplaceContent
 
 
 def incoming(column: str) -> str:
@@ -90,15 +110,17 @@ def incoming(column: str) -> str:
 
 
 def evaluate(statement: TableStatement, content: TableContent, table: Table) -> RowChanges:
-    """The effect of a statement on the content; an error, if the result would not satisfy the PRIMARY KEY."""
+    """The effect of a statement on the content; an error, if the result would not satisfy PRIMARY KEY and NOT NULL."""
     match statement:
         case InsertRows():
             return _insert(statement, content, table)
+        case InsertValues():
+            schema = {name: content.schema[name] for name in content.columns}
+            return _insert(statement.with_columns(schema), content, table)
         case UpdateRows(assignments, predicate):
             rows = matching_rows(content, predicate)
             changes = RowChanges(_assigned(rows, assignments, content), rows)
-            is_key_assigned = keys.is_assigned(table, assignments)
-            return keys.checked(changes, content, table) if is_key_assigned else changes
+            return keys.checked(changes, content, table) if keys.is_assigned(table, assignments) else changes
         case DeleteRows(predicate):
             return RowChanges(_no_rows(content), matching_rows(content, predicate))
         case MergeRows():
@@ -115,6 +137,7 @@ def evaluate(statement: TableStatement, content: TableContent, table: Table) -> 
 def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowChanges:
     rows = statement.rows
     nothing = pl.DataFrame(schema=content.schema)
+    keys.check_nulls(rows, table)  # also of rows that a conflict would keep out, as in PostgreSQL
     if not table.key:
         return RowChanges(rows, nothing)
     if table.kind == "temporal":
@@ -122,7 +145,6 @@ def _insert(statement: InsertRows, content: TableContent, table: Table) -> RowCh
             raise errors.conflict_of_periods(table)
         return keys.checked(RowChanges(rows, nothing), content, table)
     of_rows = pick(rows, table.key)
-    keys.check_nulls(of_rows, table)
     if (repeated := keys.repeated(of_rows, table)) is not None:
         rows = _without_repetitions(statement, table, repeated)
         of_rows = pick(rows, table.key)
@@ -228,7 +250,7 @@ def _split(rows: pl.DataFrame, condition: Expression | None) -> tuple[pl.DataFra
 
 def _new_rows(rows: pl.DataFrame, assignments: Assignments, table: Table) -> pl.DataFrame:
     values = dict(assignments)
-    outputs = [(name, values.get(name, Constant(None, kind))) for name, kind in table.columns]
+    outputs = [(name, values.get(name, Constant(table.defaults.get(name), kind))) for name, kind in table.columns]
     return evaluate_columns(rows, outputs)
 
 

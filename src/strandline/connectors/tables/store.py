@@ -13,23 +13,25 @@ from typing import Final, TypeAlias
 
 import polars as pl
 
-from strandline.connectors.tables import blocks, declaration, errors
-from strandline.connectors.tables.bases import TableBase, load_content, read_base, remove_before
-from strandline.connectors.tables.blocks import CEASED, SINCE
+from strandline.connectors.tables import blocks, declaration, errors, images
+from strandline.connectors.tables.bases import remove_before
 from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.content import TableContent, stack_rows
+from strandline.connectors.tables.feed_status import FeedStatus
 from strandline.connectors.tables.groups import CommitGroup, CommitRequest, CommittedChange
-from strandline.connectors.tables.log import LogReader, TableLog, join_facts, read_head
+from strandline.connectors.tables.images import ContentImage
+from strandline.connectors.tables.log import LogReader
+from strandline.connectors.tables.past import TablePast
+from strandline.connectors.tables.recovery import recover_table
 from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
-from strandline.connectors.tables.statements import InsertRows, ReplaceContent, TableStatement
+from strandline.connectors.tables.statements import InsertRows, InsertValues, ReplaceContent, TableStatement
 from strandline.core.durable import digest
 from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.core.faults import explain_fault
 from strandline.core.lease import Lease
-from strandline.core.temporal import ALWAYS, BEFORE_ALL, LATEST, OPEN, SECOND, Instant
+from strandline.core.temporal import BEFORE_ALL, LATEST, SECOND, Instant
 from strandline.logical.catalog import StreamStatistics, Table
-from strandline.runtime.kernels.batch import FROM, UNTIL
 
 SIBLINGS_SECONDS: Final = 0.0005
 logger: Final = logging.getLogger("strandline.tables")
@@ -62,23 +64,25 @@ class TableStore:
         self.log_schema = blocks.log_schema(table.columns)
         self._payload = payload_schema(table)
         self._content = TableContent(self._payload, _identity_columns(table))
-        self._marks: dict[str, None] = {}
-        self._since: Instant = ALWAYS  # the last given time of a change
-        self._feed: str | None = None
         self._bound: Instant | None = None  # of the changes of an active feed with times of its own
-        self._failure: StrandlineError | None = None
+        self.feed_status: FeedStatus | None = None  # which its feeder reports
         self._queue: list[CommitRequest | _Turn] = []
         self._wake = threading.Condition()
         self._is_closing = False
         self._folding = threading.Lock()
-        self._fold_thread: threading.Thread | None = None
+        self._upkeep: threading.Thread | None = None
+        self._reading = threading.Lock()
         self._lease = _acquire(table, self.directory)
         try:
-            self._log = self._open()
+            recovered = recover_table(table, self.directory, self.log_schema, self._content)
         except BaseException:
             self._lease.release()
             raise
-        self._reader, self._reading = LogReader(self.directory, self.log_schema), threading.Lock()
+        self._log, self._reader = recovered.log, recovered.reader
+        self._marks, self._feed = recovered.marks, recovered.feed
+        self._since = recovered.since  # the last given time of a change
+        self._past = TablePast(table, self.directory, self._reader)
+        self._last_image = max(images.image_positions(self.directory), default=self._log.first)
         self._reach, self._row_count = self._log.reach, self._content.row_count
         self._promised = self._log.reserved
         self._thread = threading.Thread(target=self._run, name=f"strandline-table-{table.name}", daemon=True)
@@ -163,13 +167,11 @@ class TableStore:
         with self._turn():
             self._bound = None
 
-    def fail(self, failure: StrandlineError) -> None:
-        """The feed has failed: what the table has is not what it should have."""
-        self._failure = failure
-
     def check_feed(self) -> None:
-        if self._failure is not None:
-            raise errors.feed_failed(self.table, self._failure)
+        """Raise the error of a feed that has failed: what the table has is not what it should have."""
+        status = self.feed_status
+        if status is not None and status.state == "failed" and status.error is not None:
+            raise errors.feed_failed(self.table, status.error)
 
     # Reading
 
@@ -191,6 +193,12 @@ class TableStore:
         with self._reading:
             return list(self._reader.read(start, end))
 
+    @property
+    def retained_since(self) -> Instant:
+        """The instant from which on the past is kept."""
+        with self._folding:
+            return self._past.since
+
     def statistics(self) -> StreamStatistics:
         """Statistics for the planner: about one change per second, so that the number of rows is the mean length; the
         columns of the key have as many values as there are rows."""
@@ -200,20 +208,13 @@ class TableStore:
 
     def content_at(self, at: Instant) -> pl.DataFrame:
         """The rows that were there at an instant of the retained past: the payload."""
-        with self._folding:
-            retained = RetainedLog(self.directory, self.log_schema)
-            if at < retained.since:
-                raise errors.no_longer_kept(self.table, at, retained.since)
-            rows = retained.elements(self._reach)
-        return rows.filter(pl.col(FROM) <= at, pl.col(UNTIL) > at).select(list(self._payload))
+        with self._folding, self._reading:
+            return self._past.content_at(at, self._reach)
 
     def history(self) -> pl.DataFrame:
         """The elements of the retained past: payload, `@from`, and `@until`, which is OPEN for rows that are there."""
-        with self._folding:
-            retained = RetainedLog(self.directory, self.log_schema)
-            rows = retained.elements(self._reach)
-        was_valid = (pl.col(FROM) < pl.col(UNTIL)) & (pl.col(UNTIL) > retained.since)
-        return rows.filter(was_valid).select(*self._payload, FROM, UNTIL)
+        with self._folding, self._reading:
+            return self._past.history(self._reach)
 
     def fold(self) -> bool:
         """Fold changes that are older than KEEP into a base, while statements and readers go on; False if there is not
@@ -221,7 +222,7 @@ class TableStore:
         if self.table.keep_us is None:
             return False
         with self._folding:
-            retained = RetainedLog(self.directory, self.log_schema)
+            retained = RetainedLog(self.directory, LogReader(self.directory, self.log_schema))
             point = retained.fold_point(self.clock() - self.table.keep_us, self._reach)
             if point is None:
                 return False
@@ -229,17 +230,29 @@ class TableStore:
             with self._turn():
                 self._log.begin_at(point.position)
             remove_before(self.directory, point.position)
+            images.remove_images(self.directory, point.position, self._reach)
+            with self._reading:
+                self._reader.list_files()  # not those that are gone
             return True
 
-    def _fold_later(self) -> None:
-        """Fold in a thread of its own, if the last one has ended."""
-        if self._fold_thread is None or not self._fold_thread.is_alive():
-            thread = threading.Thread(target=self._try_to_fold, name="strandline-fold", daemon=True)
+    def _begin_upkeep(self) -> None:
+        """Write an image and fold, where a file begins, in a thread of its own, if the last one has ended."""
+        if self._upkeep is not None and self._upkeep.is_alive():
+            return
+        image = None
+        if self._reach - self._last_image >= max(self._row_count, images.FEWEST_CHANGES):
+            image = ContentImage(self._reach, self._content.live_ids(), self._log.digest)
+            self._last_image = self._reach
+        if image is not None or self.table.keep_us is not None:
+            thread = threading.Thread(target=self._keep_up, args=(image,), name="strandline-upkeep", daemon=True)
             thread.start()
-            self._fold_thread = thread  # only once it runs: closing the table waits for it
+            self._upkeep = thread  # only once it runs: closing the table waits for it
 
-    def _try_to_fold(self) -> None:
+    def _keep_up(self, image: ContentImage | None) -> None:
         try:
+            if image is not None:
+                with self._folding:
+                    images.write_image(self.directory, image)
             self.fold()
         except (OSError, StrandlineError) as error:  # the log stays as long as it is, and later files try again
             logger.warning("table %s: cannot remove its past: %s", self.table.name, error)
@@ -253,8 +266,8 @@ class TableStore:
             if self.users:
                 return
             _stores.pop(self.directory.absolute(), None)
-            if self._fold_thread is not None:
-                self._fold_thread.join()
+            if self._upkeep is not None:
+                self._upkeep.join()
             with self._wake:
                 self._is_closing = True
                 self._wake.notify()
@@ -313,8 +326,8 @@ class TableStore:
             self._marks |= group.marks
             self._feed = group.feed if group.feed is not None else self._feed
             group.finish()
-            if self._log.begins_file and self.table.keep_us is not None:
-                self._fold_later()
+            if self._log.begins_file:
+                self._begin_upkeep()
             requests = requests[count:]
 
     @contextlib.contextmanager
@@ -327,6 +340,11 @@ class TableStore:
         finally:
             turn.released.set()
 
+    def require_open(self) -> None:
+        """Refuse to read a table that is closed."""
+        if self._is_closing:
+            raise errors.table_closed(self.table)
+
     def _enqueue_all(self, requests: Sequence[CommitRequest | _Turn]) -> None:
         with self._wake:
             if self._is_closing:
@@ -335,6 +353,8 @@ class TableStore:
             self._wake.notify()
 
     def _conformed(self, statement: TableStatement | ChangeBatch) -> TableStatement | ChangeBatch:
+        if isinstance(statement, InsertValues) and self.table.kind == "temporal":
+            statement = statement.with_columns(self._payload)
         if not isinstance(statement, InsertRows | ReplaceContent):
             return statement
         if self.table.kind != "temporal" and has_schema(statement.rows, self._payload):
@@ -344,36 +364,6 @@ class TableStore:
     @property
     def _is_by_clock(self) -> bool:
         return self.table.source is None or self.table.time_column is None
-
-    # Opening
-
-    def _open(self) -> TableLog:
-        """Resume, or begin, the log; the content is what it says."""
-        identity = declaration.check_declaration(self.table, self.directory)
-        log = TableLog(self.directory, self.log_schema, identity or declaration.new_identity())
-        head = read_head(self.directory)
-        base = read_base(self.directory, head.first, self.log_schema) if head is not None and head.first else None
-        retained = log.open(None if base is None else base.block)
-        past = [block.facts for block in ([base.block] if base is not None else []) + retained]
-        if past:
-            together = join_facts(past)
-            self._marks, self._feed = dict.fromkeys(together.marks), together.feed
-        reader = LogReader(self.directory, self.log_schema)
-        load_content(self._content, base, reader.read(log.first, log.reach), log.first, log.reach)
-        self._since = _last_given(base, reader, log)
-        remove_before(self.directory, log.first)
-        if identity is None:
-            declaration.write_declaration(self.table, self.directory, log.identity)
-        return log
-
-
-def _last_given(base: TableBase | None, reader: LogReader, log: TableLog) -> Instant:
-    """The last given time of a change, or `ALWAYS`: what the last row of the log has, or the latest of the base."""
-    if log.reach > log.first:
-        row = next(reader.read(log.reach - 1, log.reach)).row(-1, named=True)
-        return int(row[SINCE] if row[UNTIL] == OPEN else row[CEASED])
-    latest = None if base is None else base.rows.get_column(SINCE).max()
-    return ALWAYS if latest is None else int(latest)  # type: ignore[arg-type]
 
 
 def _identity_columns(table: Table) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
+from strandline.core.arguments import check_fields
 from strandline.core.errors import SetupError, Span
 from strandline.core.security.secret import Secret
 
@@ -77,6 +78,7 @@ class Allow:
                     code="usage",
                     hint=f'Write Allow({name}=("…",)).',
                 )
+        check_fields(self)
 
     @staticmethod
     def parse(rules: Sequence[str]) -> Allow | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from strandline.core.arguments import checked
 from strandline.core.errors import SetupError
 from strandline.core.security.redaction import HIDDEN
 
@@ -78,6 +79,7 @@ def parse_reference(reference: str) -> Secret | None:
     return None
 
 
+@checked()
 def secret(reference: str) -> Secret:
     """The secret at `env:NAME` or `file:PATH`, for sinks that are made in Python."""
     parsed = parse_reference(reference)

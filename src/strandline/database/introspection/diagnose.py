@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +18,7 @@ from strandline.runtime.pipeline import FLOW
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
-_JOINS = ("HashJoin", "OuterHashJoin", "LookupJoin")
+_KEEPS_LEFT: Final = ("left", "anti", "mark")  # joins whose result needs the left side only
 _GAP: Final = 60 * SECOND  # by which changes of a table must be ahead of the streams to be worth a word
 _WIDE = 84  # characters of an operator
 
@@ -46,60 +47,88 @@ def _recorded(query: str, flow: OperatorGraph, records: BatchRecords) -> QueryCo
     return QueryCounters(query, flow, statuses, counts, record.totals["rows_out"].get(query, 0))
 
 
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why a result is empty: a statement, the step or stream that it is about, and a remedy. What is not certain may
+    change with the next rows: they wait for the watermark."""
+
+    text: str
+    step: str | None = None
+    hint: str | None = None
+    is_certain: bool = True
+
+
 def explain_why(counters: QueryCounters) -> str:
     """Diagnosis: a sentence, the streams, the operators with their counts, and a hint."""
     operators = counters.operators()
-    verdict, marked, hint = next(_verdicts(counters, operators))
+    if counters.rows_out:
+        gap = _time_gap(counters)
+        verdict = f"has {_number(counters.rows_out, 'result')}"
+        marked, hint = (gap.step, gap.hint) if gap is not None else (None, None)
+    else:
+        cause = find_cause(counters)
+        verdict = f"has no result: {cause.text}" if cause.text else "has no result yet"
+        marked, hint = cause.step, cause.hint
     lines = [f"{counters.query} {verdict}", "", *_streams(counters, marked), ""]
     lines += _show_operators(counters, operators, marked)
     return "\n".join([*lines, "", f"hint: {hint}"] if hint else lines)
 
 
-# Diagnoses, most basic first: a sentence about the query, where it shows (a step or a stream), and a remedy.
-_Verdict = tuple[str, str | None, str | None]
+def find_cause(counters: QueryCounters) -> Cause:
+    """Why the result of a query is empty, most basic first."""
+    if (gap := _time_gap(counters)) is not None:
+        return gap
+    if all(not status.read for status in counters.streams):
+        ended = all(status.ended for status in counters.streams)
+        text = "its streams ended without a row" if ended else "no row has arrived yet"
+        return Cause(text, f"{SOURCE}{counters.streams[0].stream}", is_certain=ended)
+    by_step = {operator.step: operator for operator in counters.operators()}
+    causes = [cause for step in counters.flow.results[counters.query] for cause in _causes(step, counters, by_step)]
+    if certain := next((cause for cause in causes if cause.is_certain), None):
+        return certain
+    in_flight = Cause("", None, "Rows are in flight: a result is final once the watermark passes it.", is_certain=False)
+    return next(_stuck(counters), in_flight)
 
 
-def _verdicts(counters: QueryCounters, operators: Sequence[OperatorStatistics]) -> Iterator[_Verdict]:
-    gap = _time_gap(counters)
-    if counters.rows_out:
-        yield f"has {_number(counters.rows_out, 'result')}", *(gap[1:] if gap is not None else (None, None))
-    if gap is not None:
-        yield gap
-    for status in counters.streams:
-        if not status.rows and (status.late or status.rejected):
-            kind, word = ("late", "WITHIN") if status.late else ("rejected", "the declared types")
-            yield (
-                f"has no result: every row of {status.stream} was {kind}",
-                f"{SOURCE}{status.stream}",
-                f"Inspect them: _{kind}/{status.stream} beside the results, or "
-                f'query.{kind}("{status.stream}"). Check {word}.',
-            )
-    silent = [status for status in counters.streams if not status.rows]
-    if len(silent) == len(counters.streams):
-        ended = all(status.ended for status in silent)
-        what = "its streams ended without a row" if ended else "no row has arrived yet"
-        yield f"has no result: {what}", f"{SOURCE}{silent[0].stream}", None
-    if any(operator.state_rows for operator in operators):
-        yield from _stuck(counters)
-    for operator in operators:
-        is_join = operator.kind in _JOINS
-        if operator.rows_in and not is_join and not operator.rows_out and not operator.state_rows:
-            yield (
-                f"has no result: {_describe_step(operator)} lets nothing through",
-                operator.step,
-                _remedy(counters, operator),
-            )
-    for operator in operators:
-        if operator.kind in _JOINS and not operator.rows_out and all(map(counters.passed, operator.inputs)):
-            yield (
-                f"has no result: {_describe_step(operator)} has found no match",
-                operator.step,
-                _remedy(counters, operator),
-            )
-    yield "has no result yet", None, "Rows are in flight: a result is final once the watermark passes it."
+def _causes(step: str, counters: QueryCounters, by_step: Mapping[str, OperatorStatistics]) -> Iterator[Cause]:
+    """What may keep a step without output: an input without which it has none, or else the step itself.
+
+    The right side of a left, anti or mark join may be empty: that takes nothing from the result.
+    """
+    if step.startswith(SOURCE):
+        yield from _silent_source(counters.statuses.get(step.removeprefix(SOURCE)), step)
+        return
+    operator, match = by_step[step], counters.flow.steps[step].match
+    needed = operator.inputs[:1] if match in _KEEPS_LEFT else operator.inputs
+    empty = [source for source in needed if not counters.passed(source)]
+    if empty and (len(empty) == len(needed) or match not in ("", "full")):
+        for source in empty:
+            yield from _causes(source, counters, by_step)
+    elif not match and operator.state_rows:
+        yield Cause("", step, is_certain=False)  # they wait for the watermark, or for their end
+    else:
+        yield Cause(_describe_emptying(operator, match), step, _remedy(counters, operator, match))
 
 
-def _time_gap(counters: QueryCounters) -> _Verdict | None:
+def _silent_source(status: SourceStatus | None, step: str) -> Iterator[Cause]:
+    """Why a stream or table has given no row to a query."""
+    if status is None or (not status.read and not status.ended and not status.idle and not status.table):
+        yield Cause("", step, is_certain=False)
+        return
+    name = status.stream
+    if status.table:
+        yield Cause(f"table {name} is empty", step, f"INSERT INTO {name} …, before the rows that are to meet it.")
+    elif not status.read:
+        yield Cause(f"{name} {'ended without a row' if status.ended else 'is idle and has sent no row'}", step)
+    elif not status.rows:
+        kind, word = ("late", "WITHIN") if status.late >= status.rejected else ("rejected", "the declared types")
+        where = f'_{kind}/{name} beside the results, or query.{kind}("{name}")'
+        yield Cause(f"every row of {name} was {kind}", step, f"Inspect them: {where}. Check {word}.")
+    else:
+        yield Cause(f"every row of {name} was dropped by load shedding", step, "Raise the capacity.")
+
+
+def _time_gap(counters: QueryCounters) -> Cause | None:
     """Changes of a table that lie after all rows of the streams, which do not see them."""
     streams = [status for status in counters.streams if not status.table and status.rows]
     changed = [status for status in counters.streams if status.table and status.rows > status.base >= 0]
@@ -111,25 +140,25 @@ def _time_gap(counters: QueryCounters) -> _Verdict | None:
     gap = f"hanges of table {table.stream} are at {show_instant(table.changed)}, "
     gap += f"stream {stream.stream} is at {show_instant(stream.high)}"
     remedy = "Change the table before the query starts, and give the changes times of the stream: use AT TIMESTAMP."
-    return f"has no result: c{gap}", f"{SOURCE}{table.stream}", f"C{gap}: its rows do not see them. {remedy}"
+    return Cause(f"c{gap}", f"{SOURCE}{table.stream}", f"C{gap}: its rows do not see them. {remedy}")
 
 
-def _stuck(counters: QueryCounters) -> Iterator[_Verdict]:
+def _stuck(counters: QueryCounters) -> Iterator[Cause]:
     """A stream without rows, or one that lags behind, holds the time of all others."""
     active = [status for status in counters.streams if not (status.idle or status.ended or status.table)]
     if not active:
         return
     slowest = min(active, key=lambda status: status.watermark)
     if slowest.watermark == BEFORE_ALL:
-        yield (
-            f"has no result: {_holder(slowest)} has sent no row and has no watermark",
+        yield Cause(
+            f"{_holder(slowest)} has sent no row and has no watermark",
             f"{SOURCE}{slowest.stream}",
             f"If it may stay idle, declare {slowest.stream} with IDLE AFTER n SECONDS.",
         )
     ahead = max(counters.streams, key=lambda status: status.high)
     if slowest.watermark < min(status.low for status in counters.streams) or slowest.watermark < ahead.watermark:
-        yield (
-            f"has no result: the watermark is held at {show_instant(slowest.watermark)} by {_holder(slowest)}",
+        yield Cause(
+            f"the watermark is held at {show_instant(slowest.watermark)} by {_holder(slowest)}",
             f"{SOURCE}{slowest.stream}",
             f"Results wait for {slowest.stream}. A large WITHIN delays results by as much; "
             "IDLE AFTER excludes it from the watermark while it is idle.",
@@ -144,15 +173,23 @@ def _holder(status: SourceStatus) -> str:
     return f"partition {min(active, key=lambda name: status.partitions[name])} of {status.stream}"
 
 
-def _describe_step(operator: OperatorStatistics) -> str:
+def _describe_emptying(operator: OperatorStatistics, match: str) -> str:
+    """A step that has input and no output."""
+    if match == "anti":
+        return f'"{operator.text}" finds a match for every row'
+    if match:
+        return f'"{operator.text}" has found no match'
     is_filter = operator.kind == "Filter"
-    return f'the filter "{operator.text.removeprefix("Filter ")}"' if is_filter else f'"{operator.text}"'
+    step = f'the filter "{operator.text.removeprefix("Filter ")}"' if is_filter else f'"{operator.text}"'
+    return f"{step} lets nothing through"
 
 
-def _remedy(counters: QueryCounters, operator: OperatorStatistics) -> str | None:
+def _remedy(counters: QueryCounters, operator: OperatorStatistics, match: str) -> str | None:
     if operator.kind == "Filter":
         return "No row satisfies it so far. Compare its units and spelling with the data."
-    if operator.kind not in _JOINS:
+    if match == "anti":
+        return "Its condition may hold for more rows than meant: compare the keys, and the window of the right side."
+    if not match:
         return None
     spans = [status for status in counters.streams if status.rows and not status.table]
     late_start = max(spans, key=lambda status: status.low, default=None)

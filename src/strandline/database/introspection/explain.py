@@ -11,7 +11,7 @@ from strandline.database.introspection.text import align, shorten, show_number, 
 from strandline.logical.explain import show_plan
 from strandline.logical.tree import size
 from strandline.planner.estimate import Estimate, how_much_faster
-from strandline.planner.explain_costs import short, show_assumed, show_costs, show_needs
+from strandline.planner.explain_costs import short, show_assumed, show_costs, show_needs, show_sources
 from strandline.planner.explain_costs import size as show_size
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.planner import PlannedQuery
@@ -48,7 +48,7 @@ def _figures(query: PlannedQuery, cores: int, shedding: float | None) -> list[st
     if limit is not None and shedding is not None:
         part = limit / query.cost if query.cost > 0 else 1.0
         parts.append(explain_shedding(SheddingModel(query.optimized, statistics, prices), part, 1.0 - shedding))
-    return [*parts, *show_assumed(query.physical, statistics)]
+    return [*parts, *show_sources(query.physical, statistics), *show_assumed(query.physical, statistics)]
 
 
 def explain_choice(chosen: PlannedQuery) -> str:

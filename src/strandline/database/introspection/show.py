@@ -9,14 +9,17 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from strandline.connectors.sinks import Sink
+from strandline.connectors.tables.feed_status import FeedStatus
 from strandline.connectors.tables.feeds.feeder import TableFeeder
 from strandline.core.security.redaction import HIDDEN, is_sensitive, redact
 from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
 from strandline.core.temporal import show_duration
-from strandline.core.types import Type
+from strandline.core.types import Schema, Type
 from strandline.database.introspection.text import shorten_line, show_watermark
 from strandline.database.query import Query
+from strandline.functions.aggregates import AGGREGATES
+from strandline.functions.registry import FUNCTIONS
 from strandline.logical.catalog import (
     SYSTEM,
     Argument,
@@ -28,6 +31,8 @@ from strandline.logical.catalog import (
     Stream,
     Table,
 )
+from strandline.logical.explain import show_expression
+from strandline.logical.expressions import Literal
 from strandline.logical.schema import schema
 
 _WIDE = 60  # characters of a definition in a list; DESCRIBE has all of them
@@ -48,7 +53,7 @@ def show_tables(
     catalog: Catalog, row_counts: Mapping[str, int], feeders: Mapping[str, TableFeeder] = MappingProxyType({})
 ) -> TextTable:
     """Every table: its kind, its columns, its primary key, how many rows it has and, where it has a source, whether
-    that is read, and how many of its rows were rejected and late."""
+    that is read, how many of its rows were rejected and late, and why it is not read."""
     rows: list[tuple[object, ...]] = []
     for table in catalog:
         if isinstance(table, Table):
@@ -57,10 +62,11 @@ def show_tables(
             feeder = feeders.get(table.name)
             position = None if feeder is None else feeder.feed.position
             counts = (None, None) if position is None else (position.rejected, position.late)
-            rows.append((*facts, None if feeder is None else feeder.state, *counts))
+            status = (None, None) if feeder is None else (feeder.status.state, feeder.status.message)
+            rows.append((*facts, status[0], *counts, None if status[1] is None else shorten_line(status[1], _WIDE)))
     text, number = pa.string(), pa.int64()
     kinds = {"name": text, "kind": text, "columns": text, "key": text, "rows": number}
-    return TextTable.of({**kinds, "source": text, "rejected": number, "late": number}, rows)
+    return TextTable.of({**kinds, "source": text, "rejected": number, "late": number, "error": text}, rows)
 
 
 def show_table_kind(table: Table) -> str:
@@ -75,6 +81,25 @@ def show_views(catalog: Catalog) -> TextTable:
     views = (s for s in catalog if isinstance(s, DerivedStream) and (s.is_view or s.is_materialized))
     rows = [(view.name, view.word, _columns(view), shorten_line(view.text, _WIDE)) for view in views]
     return TextTable.text(("name", "kind", "columns", "definition"), rows)
+
+
+def show_columns(stream: Stream) -> TextTable:
+    """The columns of a stream, table or view that a query can read."""
+    return TextTable.text(("column", "type"), [(name, str(kind)) for name, kind in columns_of(stream)])
+
+
+def show_schema(columns: Schema) -> TextTable:
+    """The columns of a query."""
+    return TextTable.text(("column", "type"), [(column.name, str(column.type)) for column in columns])
+
+
+def show_functions(catalog: Catalog) -> TextTable:
+    """Every function and aggregate: how it is written, and what it means; then those of the program."""
+    functions = {(function.name.lower(), function.usage, function.doc) for function in FUNCTIONS.values()}
+    aggregates = {(function.name.lower(), function.usage, function.doc) for function in AGGREGATES.values()}
+    rows = sorted(functions | aggregates)
+    rows += [(name, str(function), "registered by the program") for name, function in sorted(catalog.functions.items())]
+    return TextTable.text(("name", "written", "meaning"), rows)
 
 
 def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = ()) -> TextTable:
@@ -108,14 +133,15 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
     return TextTable.of({**kinds, "completeness": float64, "lag_seconds": float64}, rows)
 
 
-def describe(stream: Stream, query: Query | None = None) -> TextTable:
-    """Description of a stream or view, a fact per row; `query` is that of a materialized view."""
+def describe(stream: Stream, query: Query | None = None, feed: FeedStatus | None = None) -> TextTable:
+    """Description of a stream or view, a fact per row; `query` is that of a materialized view, `feed` the status of a
+    table with a source."""
     facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
-    facts += [("column", name, str(kind)) for name, kind in columns_of(stream)]
+    facts += [("column", name, _show_column(stream, name, kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
         facts += _source_facts(stream) if not stream.name.startswith(SYSTEM) else ()
     elif isinstance(stream, Table):
-        facts += _table_facts(stream)
+        facts += _table_facts(stream, feed)
     else:
         facts += [("reads", None, _names(stream.reads)), ("query", None, stream.text)]
         if stream.keep_us is not None:
@@ -123,6 +149,14 @@ def describe(stream: Stream, query: Query | None = None) -> TextTable:
         if query is not None:
             facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
+
+
+def _show_column(stream: Stream, name: str, kind: Type) -> str:
+    """The type of a column, and what a table requires of its values."""
+    if not isinstance(stream, Table):
+        return str(kind)
+    default = f" DEFAULT {show_expression(Literal(stream.defaults[name], kind))}" if name in stream.defaults else ""
+    return f"{kind}{' NOT NULL' if name in stream.required else ''}{default}"
 
 
 def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | None]]:
@@ -145,10 +179,13 @@ def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | N
         yield "bad input", None, str(stream.bad_input)
 
 
-def _table_facts(table: Table) -> Iterator[tuple[str, str | None, str | None]]:
+def _table_facts(table: Table, feed: FeedStatus | None) -> Iterator[tuple[str, str | None, str | None]]:
     yield from (("primary key", name, None) for name in table.key)
     if table.source is not None:
         yield "source", None, show_source(table.source)
+    if feed is not None:
+        yield "state", None, feed.state
+        yield from (("error", None, feed.message),) if feed.message is not None else ()
     if table.kind == "temporal":
         yield "valid from", table.time_column, None
         yield "valid until", table.end_column, None

@@ -16,7 +16,6 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from strandline.connectors.tables.feeds.base import FeedPosition
-from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
@@ -50,7 +49,7 @@ class SystemTables(Catalog):
     def __init__(self, others: Catalog) -> None:
         super().__init__()
         self.others = others
-        self.functions, self.allow = others.functions, others.allow
+        self.functions, self.allow, self.notices = others.functions, others.allow, others.notices
         for name, table in TABLES.items():
             self._streams[name] = Table(name, table.columns, kind="constant")
 
@@ -113,13 +112,13 @@ def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, .
         if not isinstance(table, Table):
             continue
         store = find_open_table(Path(table.directory))
-        retained = RetainedLog(store.directory, store.log_schema)
         source = None if table.source is None else show_source(table.source)
-        instants = (_instant(store.last_change), _instant(retained.since))
+        instants = (_instant(store.last_change), _instant(store.retained_since))
         facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source)
         feed = FeedPosition.from_text(store.feed_position)
         counts = (None, None, None) if source is None else (feed.read, feed.rejected, feed.late)
-        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts)
+        status = (None, None) if store.feed_status is None else (store.feed_status.state, store.feed_status.message)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts, *status)
 
 
 def _instant(at: Instant) -> datetime | None:
@@ -194,7 +193,8 @@ TABLES: Final[dict[str, SystemTable]] = {
     ),
     "sys.tables": _table(
         "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
-        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, read BIGINT, rejected BIGINT, late BIGINT",
+        "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, read BIGINT, rejected BIGINT, late BIGINT, "
+        "state VARCHAR, error VARCHAR",
         _tables,
     ),
     "sys.queries": _table(

@@ -56,7 +56,7 @@ _SIMPLE: Mapping[type[spark_types.DataType], types.Type] = {
 }
 
 
-def checked(name: str, frame: object) -> DataFrame:
+def check_frame(name: str, frame: object) -> DataFrame:
     """Check that the rows of the DataFrame can come to this process."""
     if isinstance(frame, ClassicDataFrame):
         return frame

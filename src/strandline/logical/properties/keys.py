@@ -46,12 +46,16 @@ def keys(plan: Plan) -> Keys:
     match plan:
         case logical.Scan(_, _, columns):  # of a table; the same row of a stream may come twice
             return (frozenset(plan.key),) if plan.key and {c.id for c in columns}.issuperset(plan.key) else ()
-        case logical.TimeWindow() | logical.SessionWindow() | logical.Union():
+        case logical.TimeWindow() | logical.SessionWindow() | logical.Union() | logical.Unnest():
             return ()
         case logical.CountWindow(partition, rows, _, _):
             return (frozenset(partition),) if rows == 1 else ()
+        case logical.Over(waits=waits):  # rows that wait come together with those of other instants
+            return () if waits else keys(plan.source)
         # Fewer elements, or the same at other times.
         case logical.Filter() | logical.Granularity() | logical.Changes() | logical.TopRows() | logical.Rank():
+            return keys(plan.source)
+        case logical.WindowBounds():
             return keys(plan.source)
         case logical.Map(outputs, source):
             return _renamed(keys(source), [(e.id, c.id) for c, e in outputs if isinstance(e, ColumnRef)])
@@ -168,6 +172,8 @@ def equalities(plan: Plan) -> tuple[Pair, ...]:
         case logical.SemiJoin() | logical.MarkJoin() | logical.Apply():
             return equalities(plan.left)
         case logical.Distinct() | logical.Granularity() | logical.TopRows() | logical.Rank():
+            return equalities(plan.source)
+        case logical.Over() | logical.WindowBounds() | logical.Unnest():
             return equalities(plan.source)
         case logical.Lookup(kind, _, predicate, source, table):
             met = (*_pairs(predicate), *equalities(table)) if kind == "inner" else ()

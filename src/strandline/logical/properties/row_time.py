@@ -27,7 +27,7 @@ def without_row_time(plan: Plan) -> Plan | None:
         case logical.TimeWindow() | logical.CountWindow() | logical.SessionWindow():
             # A window over granules counts an element in each of them.
             return None if is_chronon_stream(plan.source) else without_row_time(plan.source) or plan
-        case logical.Filter() | logical.Map() | logical.Lookup():
+        case logical.Filter() | logical.Map() | logical.Unnest() | logical.Lookup():
             return without_row_time(plan.source)
         case logical.Union() | logical.Join():
             return next((node for node in map(without_row_time, sources(plan)) if node is not None), None)
@@ -51,7 +51,7 @@ def _windows_in_the_way(source: Plan) -> Iterator[Plan]:
     match source:
         case logical.TimeWindow() | logical.SessionWindow():
             return
-        case logical.Filter() | logical.Map() | logical.Lookup():
+        case logical.Filter() | logical.Map() | logical.Unnest() | logical.Lookup():
             yield from _windows_in_the_way(source.source)
         case logical.Union(_, inputs):
             for branch in inputs:

@@ -22,7 +22,11 @@ def is_chronon_stream(plan: Plan) -> bool:
             return True
         case logical.TimeWindow() | logical.CountWindow() | logical.SessionWindow() | logical.Granularity():
             return False
+        case logical.WindowBounds() | logical.Unnest():
+            return is_chronon_stream(plan.source)
         case logical.Filter() | logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
+            return is_chronon_stream(plan.source)
+        case logical.Over():
             return is_chronon_stream(plan.source)
         case logical.Join(_, left, right):  # valid while both are
             return is_chronon_stream(left) or is_chronon_stream(right)
@@ -47,7 +51,14 @@ def never_expires(plan: Plan) -> bool:
     match plan:
         case logical.TimeWindow(range_us):
             return range_us is None
-        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Granularity() | logical.Lookup():
+        case (
+            logical.Filter()
+            | logical.Map()
+            | logical.Unnest()
+            | logical.Distinct()
+            | logical.Granularity()
+            | logical.Lookup()
+        ):
             return never_expires(plan.source)
         case logical.Join(_, left, right):
             return never_expires(left) and never_expires(right)
@@ -55,7 +66,9 @@ def never_expires(plan: Plan) -> bool:
             return all(map(never_expires, inputs))
         case logical.Scan() | logical.CountWindow() | logical.SessionWindow() | logical.Changes():
             return False
-        case logical.TopRows() | logical.Rank() | logical.Aggregate():
+        case logical.WindowBounds():
+            return False
+        case logical.TopRows() | logical.Rank() | logical.Over() | logical.Aggregate():
             return False
         case logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin() | logical.Apply() | logical.SetOperation():
             return False
@@ -69,6 +82,8 @@ def granule(plan: Plan) -> int | None:
         case logical.Granularity(granule_us, _):
             return granule_us
         case logical.Scan() | logical.Changes() | logical.CountWindow() | logical.SessionWindow():
+            return None
+        case logical.WindowBounds():
             return None
         case logical.TimeWindow(range_us, slide_us, source):
             below = granule(source)
@@ -86,11 +101,13 @@ def granule(plan: Plan) -> int | None:
 def end_together(plan: Plan) -> bool:
     """True if elements end at a few instants only, many together: where a window slides, or where time is rounded."""
     match plan:
-        case logical.Granularity():
+        case logical.Granularity() | logical.WindowBounds():
             return True
         case logical.TimeWindow(range_us, slide_us, source):
             return range_us is not None and (slide_us > 1 or granule(source) is not None)
-        case logical.Filter() | logical.Map() | logical.Distinct() | logical.Union() | logical.Join():
+        case (
+            logical.Filter() | logical.Map() | logical.Unnest() | logical.Distinct() | logical.Union() | logical.Join()
+        ):
             return all(end_together(source) for source in sources(plan))
         case logical.Lookup():
             return end_together(plan.source)
@@ -109,6 +126,6 @@ def is_per_instant(plan: Plan) -> bool:
     match plan:
         case logical.Aggregate(keys):
             return bool(keys)
-        case logical.Map() | logical.Distinct() | logical.TopRows() | logical.Rank():
+        case logical.Map() | logical.Unnest() | logical.Distinct() | logical.TopRows() | logical.Rank():
             return True
     return isinstance(plan, logical.BinaryPlan | logical.Union) and not isinstance(plan, logical.Apply)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.temporal import AFTER_ALL, BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Column
 from strandline.functions.aggregates import aggregate, compare_rows, in_order
 from strandline.functions.evaluate import evaluate
@@ -21,6 +21,7 @@ from strandline.logical.catalog import WEIGHT
 from strandline.logical.expressions import ColumnRef, Expression, Literal, SortKey, Value
 from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_chronon_stream, keeps_arrival_order
+from strandline.logical.reference.window_functions import call_value
 from strandline.logical.schema import schema
 from strandline.logical.tree import sources, substitute_columns, walk
 
@@ -82,6 +83,9 @@ class _Interpreter:
                 return [row for s in self._held(range_us, slide_us, source, t) for row in self.at(source, s)]
             case logical.CountWindow() | logical.SessionWindow():
                 return [row for _, row in self._in_rows(plan, t)]
+            case logical.WindowBounds():
+                bounds = _bounds(plan, t)
+                return [{**row, **bounds} for row in self.at(plan.source, t)]
             case logical.Granularity(granule_us, source):
                 return self.at(source, t // granule_us * granule_us)
             case logical.Changes(kind, source):
@@ -93,10 +97,14 @@ class _Interpreter:
             case logical.Rank(column, partition, order, max_rank, source):
                 ranked = self._ranked(partition, order, source, t)
                 return [{**row, column.id: rank} for row, rank in ranked if max_rank is None or rank <= max_rank]
+            case logical.Over():
+                return self._over(plan, t)
             case logical.Filter(predicate, source):
                 return [row for row in self.at(source, t) if evaluate(predicate, row) is True]
             case logical.Map(outputs, source):
                 return [{c.id: evaluate(e, row) for c, e in outputs} for row in self.at(source, t)]
+            case logical.Unnest():
+                return [unnested for row in self.at(plan.source, t) for unnested in _unnest(plan, row)]
             case logical.Join(predicate, left, right):
                 pairs = [{**one, **two} for one in self.at(left, t) for two in self.at(right, t)]
                 return [row for row in pairs if predicate is None or evaluate(predicate, row) is True]
@@ -142,6 +150,8 @@ class _Interpreter:
                 return [(s, row) for s, row in self._timed(source, t) if evaluate(predicate, row) is True]
             case logical.Map(outputs, source):
                 return [(s, {c.id: evaluate(e, row) for c, e in outputs}) for s, row in self._timed(source, t)]
+            case logical.Unnest():
+                return [(s, unnested) for s, row in self._timed(plan.source, t) for unnested in _unnest(plan, row)]
             case logical.Join(predicate, left, right):
                 sides = self._timed(left, t), self._timed(right, t)
                 pairs = [(max(s, u), {**one, **two}) for s, one in sides[0] for u, two in sides[1]]
@@ -198,6 +208,25 @@ class _Interpreter:
             for rows in parts.values()
             for row in rows
         ]
+
+    def _over(self, plan: logical.Over, t: Instant) -> list[Row]:
+        """The rows whose window functions are known at an instant and were not before."""
+        types = {column.id: column.type for column in schema(plan.source)}
+        keys = (*plan.order, *(SortKey(ColumnRef(column_id, types[column_id])) for column_id in plan.ties))
+        instants = [t] if plan.per_instant else self._element_instants(plan.source, t + 1)
+        parts: dict[object, list[tuple[Instant, Row]]] = {}
+        for s in instants:
+            for row in in_order(self.at(plan.source, s), keys):
+                parts.setdefault(_key(row, plan.partition), []).append((s, row))
+        result: list[Row] = []
+        for part in parts.values():
+            for at, (_, row) in enumerate(part):
+                last = at + plan.waits
+                known = t if plan.per_instant else part[last][0] if last < len(part) else AFTER_ALL
+                if known == t:
+                    values = {c.id: call_value(call, part, at, plan.order) for c, call in plan.calls}
+                    result.append({**row, **values})
+        return result
 
     def _outer(self, plan: logical.OuterJoin, left: list[Row], right: list[Row]) -> list[Row]:
         pairs = [(one, two) for one in left for two in right if _match(plan.predicate, one, two)]
@@ -276,6 +305,17 @@ class _Interpreter:
         return parts
 
 
+def _bounds(plan: logical.WindowBounds, t: Instant) -> Row:
+    """The bounds of the window that was finished last at an instant."""
+    end = (t + 1) // plan.slide_us * plan.slide_us
+    start = (end - 1) // plan.range_us * plan.range_us if plan.cumulative else end - plan.range_us
+
+    def value(column: Column, at: Instant) -> Value:
+        return at if column.type.name == "BIGINT" else to_datetime(at).replace(tzinfo=None)
+
+    return {plan.start.id: value(plan.start, start), plan.end.id: value(plan.end, end)}
+
+
 def _minus(one: list[Row], two: list[Row]) -> list[Row]:
     """The rows of one bag that the other does not have."""
     remaining = Counter(map(_key, two))
@@ -287,6 +327,16 @@ def _minus(one: list[Row], two: list[Row]) -> list[Row]:
         else:
             difference.append(row)
     return difference
+
+
+def _unnest(plan: logical.Unnest, row: Row) -> list[Row]:
+    array = row[plan.array] or ((None,) if plan.outer else ())
+    assert isinstance(array, tuple), "an array is a tuple"
+    found: list[Row] = []
+    for position, element in enumerate(array, 1):
+        number = position if row[plan.array] else None
+        found.append({**row, plan.element.id: element, **({} if plan.ordinal is None else {plan.ordinal.id: number})})
+    return found
 
 
 def _match(predicate: Expression | None, one: Row, two: Row) -> bool:
@@ -351,10 +401,16 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         case logical.SessionWindow(_, gap_us, source):
             instants = below(source)
             return instants | {t + gap_us for t in instants}
+        case logical.WindowBounds(_, slide_us, source=source):
+            instants = below(source)
+            last = max(instants, default=0)
+            return instants | set(range(min(instants, default=0) // slide_us * slide_us - 1, last, slide_us))
         case logical.Granularity(granule_us, source):
             return {-(-t // granule_us) * granule_us for t in below(source)}
         case logical.Changes(_, source):
             return {t + d for t in below(source) for d in (0, 1)}
+        case logical.Over(waits=waits, source=source) if waits > 0:
+            return below(source) | {AFTER_ALL, AFTER_ALL + 1}
         case logical.Aggregate((), _, source) if origin is not None:  # begins with the first element of any stream
             return below(source) | {origin}
         case _:

@@ -1,7 +1,8 @@
 """Join-order search: the plan with the highest R(p) = output / load, sampling included (eq. 21).
 
 As long as a plan keeps up, all plans have the same output and the cheapest wins. If none does, all use the whole
-capacity and the one with the most results wins; that is not always the cheapest one.
+capacity and the one with the most results wins; that is not always the cheapest one. Only plans with the fewest
+products are compared (`connections.py`).
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
+from strandline.planner.joins.connections import NO_PRODUCTS, Connections, Products, add_products
 from strandline.planner.joins.rates import Floats, JoinLoad, JoinQuery, Mask, Tree, members, output_rate
 from strandline.planner.joins.shedding import SheddingPlan, shed
 
 Shape: TypeAlias = Literal["bushy", "left-deep"]
 MAX_EXACT_PLANS = 3  # plans that are costed exactly
 EXHAUSTIVE = 6  # streams; with more of them there are too many plans to cost each
+UNCONNECTED = Connections()  # all plans have the same products
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,19 +38,25 @@ def consider(query: JoinQuery, tree: Tree, capacity: float = 1.0, quick: bool = 
     )
 
 
-def best_plan(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
+def best_plan(query: JoinQuery, capacity: float = 1.0, edges: Connections = UNCONNECTED) -> JoinTreeChoice:
     """The best plan: of all if they are few, else the cheapest if it keeps up, else by the heuristic."""
     if query.size <= EXHAUSTIVE:
-        return ranked(query, capacity)[0]
-    cheapest = consider(query, cheapest_tree(query), capacity, quick=True)
+        return ranked(query, capacity, edges)[0]
+    cheapest = consider(query, cheapest_tree(query, edges), capacity, quick=True)
     if cheapest.shedding.whole:
         return cheapest
-    return max((cheapest, heuristic(query, capacity)), key=lambda choice: choice.shedding.worth)
+    by_heuristic = heuristic(query, capacity, edges)
+    if edges.products_of(cheapest.tree) < edges.products_of(by_heuristic.tree):
+        return cheapest
+    return max((cheapest, by_heuristic), key=lambda choice: choice.shedding.worth)
 
 
-def ranked(query: JoinQuery, capacity: float = 1.0) -> list[JoinTreeChoice]:
-    """All plans, the best first. Where there are many, only those with the best quick estimate are costed exactly."""
+def ranked(query: JoinQuery, capacity: float = 1.0, edges: Connections = UNCONNECTED) -> list[JoinTreeChoice]:
+    """The plans with the fewest products, the best first. Where there are many, only those with the best quick estimate
+    are costed exactly."""
     all_trees = list(trees(query.size, "bushy"))
+    products = [edges.products_of(tree) for tree in all_trees]
+    all_trees = [tree for tree, own in zip(all_trees, products, strict=True) if own == min(products)]
     quick = len(all_trees) > MAX_EXACT_PLANS
     choices = sorted(
         (consider(query, t, capacity, quick) for t in all_trees), key=lambda choice: -choice.shedding.worth
@@ -84,23 +93,35 @@ def trees(size: int, shape: Shape) -> Iterator[Tree]:
     yield from bushy(every) if shape == "bushy" else deep(every)
 
 
-def cheapest_tree(query: JoinQuery) -> Tree:
+def cheapest_tree(query: JoinQuery, edges: Connections = UNCONNECTED) -> Tree:
     """The plan of the smallest load with nothing dropped."""
-    return _cheapest(query)[query.everything][1]
+    return _cheapest(query, edges)[query.everything].tree
 
 
-def last_joins(query: JoinQuery) -> list[tuple[float, Tree]]:
+def last_joins(query: JoinQuery, edges: Connections = UNCONNECTED) -> list[tuple[float, Tree]]:
     """Cheapest plan for each division of the streams among the two sides of the last join; cheapest first."""
-    return sorted(_last_joins(query, query.everything, _cheapest(query)), key=lambda join: join[0])
+    plans = sorted(_last_joins(query, query.everything, _cheapest(query, edges), edges), key=_Subplan.rank)
+    return [(plan.cost, plan.tree) for plan in plans if plan.products == plans[0].products]
 
 
-def _last_joins(
-    query: JoinQuery, mask: Mask, best: dict[Mask, tuple[float, Tree]]
-) -> Iterator[tuple[float, tuple[Tree, Tree]]]:
-    """The cost and the plan of a set for each division of it, given the best plans of its parts."""
+@dataclass(frozen=True, slots=True)
+class _Subplan:
+    """A plan of a set of streams."""
+
+    products: Products
+    cost: float
+    tree: Tree
+
+    def rank(self) -> tuple[Products, float]:
+        return self.products, self.cost
+
+
+def _last_joins(query: JoinQuery, mask: Mask, best: dict[Mask, _Subplan], edges: Connections) -> Iterator[_Subplan]:
+    """The plan of a set for each division of it, given the best plans of its parts."""
     for left, right in _halves(mask):
-        cost = best[left][0] + best[right][0] + _own_cost(query, left, right)
-        yield cost, (best[left][1], best[right][1])
+        one, two = best[left], best[right]
+        products = add_products((one.products, two.products, edges.products(left, right)))
+        yield _Subplan(products, one.cost + two.cost + _own_cost(query, left, right), (one.tree, two.tree))
 
 
 def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
@@ -112,13 +133,13 @@ def _own_cost(query: JoinQuery, left: Mask, right: Mask) -> float:
     return cost
 
 
-def _cheapest(query: JoinQuery) -> dict[Mask, tuple[float, Tree]]:
-    """Cheapest plan of every set of streams, by dynamic programming: the load is a sum over joins, and the output rate
-    of a set does not depend on the plan."""
-    best: dict[Mask, tuple[float, Tree]] = {1 << i: (0.0, i) for i in range(query.size)}
+def _cheapest(query: JoinQuery, edges: Connections) -> dict[Mask, _Subplan]:
+    """Best plan of every set of streams, by dynamic programming: products and load are sums over joins, and the output
+    rate of a set does not depend on the plan."""
+    best = {1 << i: _Subplan(NO_PRODUCTS, 0.0, i) for i in range(query.size)}
     for mask in sorted(range(1, 1 << query.size), key=int.bit_count):
         if mask.bit_count() > 1:
-            best[mask] = min(_last_joins(query, mask, best), key=lambda join: join[0])
+            best[mask] = min(_last_joins(query, mask, best, edges), key=_Subplan.rank)
     return best
 
 
@@ -131,7 +152,7 @@ def _halves(mask: Mask) -> Iterator[tuple[Mask, Mask]]:
         part = (part - 1) & remaining
 
 
-def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
+def heuristic(query: JoinQuery, capacity: float = 1.0, edges: Connections = UNCONNECTED) -> JoinTreeChoice:
     """A left-deep plan by the dynamic programming of section 5.2.
 
     The best plan of each set is kept with the sampling rates that make it feasible; they are filters from then on, and
@@ -145,6 +166,8 @@ def heuristic(query: JoinQuery, capacity: float = 1.0) -> JoinTreeChoice:
         for last in members(mask):
             left, most = best[mask ^ (1 << last)]
             options.append(((left, last), shed(query, (left, last), capacity, most=most, quick=True)))
+        fewest = min(edges.products_of(tree) for tree, _ in options)
+        options = [option for option in options if edges.products_of(option[0]) == fewest]
         tree, settings = max(options, key=lambda option: option[1].worth)
         best[mask] = tree, settings.sampling_rates
     tree, sampling_rates = best[query.everything]

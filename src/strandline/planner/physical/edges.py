@@ -12,7 +12,14 @@ from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbers
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, UNKNOWN, Lifetimes, UpdatePattern
 
 # They treat every row by itself, so they send the form that they get.
-_PASSES_FORM_ON = (physical.Filter, physical.Project, physical.Repeat, physical.UnionAll, physical.Exchange)
+_PASSES_FORM_ON = (
+    physical.Filter,
+    physical.Project,
+    physical.Unnest,
+    physical.Repeat,
+    physical.UnionAll,
+    physical.Exchange,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,8 @@ _TAGS: Final[dict[type, str]] = {
     expressions.UserCall: "user_call",
     expressions.SortKey: "sort_key",
     expressions.AggregateCall: "aggregate",
+    expressions.WindowCall: "window_call",
+    expressions.Frame: "frame",
     Column: "output",
 }
 

@@ -92,7 +92,14 @@ def form_of(node: Node, feeders: Mapping[str, Node] = MappingProxyType({})) -> S
             return node.form
         case physical.AsChanges() | physical.HoldOpen():
             return "changes"
-        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
+        case (
+            physical.Filter()
+            | physical.Project()
+            | physical.Unnest()
+            | physical.Repeat()
+            | physical.UnionAll()
+            | physical.Exchange()
+        ):
             has_changes = any(form_of(source, feeders) == "changes" for source in sources(node))
             return "changes" if has_changes else "intervals"
         case physical.Input(name, _, form):
@@ -107,7 +114,7 @@ def reads_table(node: Node) -> bool:
     match node:
         case physical.Input(_, _, form):
             return form == "changes"
-        case physical.Filter() | physical.Project() | physical.Exchange() | physical.Reorder():
+        case physical.Filter() | physical.Project() | physical.Unnest() | physical.Exchange() | physical.Reorder():
             return reads_table(node.source)
         case _:
             return False
@@ -116,7 +123,7 @@ def reads_table(node: Node) -> bool:
 def _can_announce(node: Node) -> bool:
     """False if elements without an end pass that no operator has in its state."""
     match node:
-        case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll():
+        case physical.Filter() | physical.Project() | physical.Unnest() | physical.Repeat() | physical.UnionAll():
             return all(map(_can_announce, sources(node)))
         case physical.Reorder():
             return node.form == "intervals"
@@ -146,7 +153,14 @@ class _Forms:
     def assign(self, node: Node, wanted: StreamForm) -> Node:
         """The operator with a form for its output, if it has a choice, and for each of its inputs."""
         match node:
-            case physical.Filter() | physical.Project() | physical.Repeat() | physical.UnionAll() | physical.Exchange():
+            case (
+                physical.Filter()
+                | physical.Project()
+                | physical.Unnest()
+                | physical.Repeat()
+                | physical.UnionAll()
+                | physical.Exchange()
+            ):
                 inputs = tuple(self.edge(source, wanted, takes_changes=True) for source in sources(node))
                 return with_sources(node, inputs)
             case physical.Reorder() if reads_table(node):

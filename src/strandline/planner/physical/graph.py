@@ -18,7 +18,8 @@ SOURCE = "source:"
 class GraphNode:
     """One operator: its kind, its description, and its inputs: other steps, or streams (`source:name`).
 
-    `fragment` and `number` locate its counters. `state` names the structures in which it keeps rows.
+    `fragment` and `number` locate its counters. `state` names the structures in which it keeps rows, `match` is the
+    kind of a join: inner, left, full, semi, anti or mark.
     """
 
     fragment: str
@@ -27,6 +28,7 @@ class GraphNode:
     text: str
     inputs: tuple[str, ...]
     state: str = ""
+    match: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +77,17 @@ def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
     for fragment in pipeline.fragments:
         for number, node in enumerate(numbered(fragment.root)):
             inputs = tuple(name_of(fragment, source) for source in sources(node))
-            words = show_node(node, {})
-            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs, show_state(node))
+            words, state, match = show_node(node, {}), show_state(node), _match_kind(node)
+            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs, state, match)
         if isinstance(fragment.route, physical.ResultOf):
             results[fragment.route.query] += (name_of(fragment, fragment.root),)
     described = describe_edges(pipeline)
     edges = {name: GraphEdge(edge.form, edge.pattern.value) for name, edge in described.items()}
     streams = {query.name: tuple(sorted(query.streams)) for query in pipeline.queries}
     return OperatorGraph(steps, edges, results, streams)
+
+
+def _match_kind(node: Node) -> str:
+    if isinstance(node, physical.OuterHashJoin | physical.LookupJoin):
+        return node.kind
+    return "inner" if isinstance(node, physical.HashJoin) else ""

@@ -54,6 +54,7 @@ from strandline.planner.physical.distribution import (
 from strandline.planner.physical.forms import BY_RULE, FormStrategy, assign_forms, reads_table
 from strandline.planner.physical.fragments import cut_fragments
 from strandline.planner.physical.operators import derive_lifetimes
+from strandline.planner.physical.over import over
 from strandline.planner.physical.plan import (
     MatchKind,
     Node,
@@ -138,6 +139,9 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Map(outputs, source):
             built = _build(source)
             return LoweredPlan(physical.Project(outputs, built.node), _after_map(built.where, outputs))
+        case logical.Unnest(element, array, ordinal, outer, source):
+            built = _build(source)
+            return replace(built, node=physical.Unnest(element, array, ordinal, outer, built.node))
         case logical.TimeWindow(range_us, slide_us, source):
             built = _build(source)
             if not is_chronon_stream(source):
@@ -156,6 +160,10 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.SessionWindow(partition, gap_us, source):
             built = _partitioned(_build(source), partition)
             return replace(built, node=physical.SessionWindow(partition, gap_us, built.node))
+        case logical.WindowBounds():
+            built = _spread(_build(plan.source))
+            bounds = plan.range_us, plan.slide_us, plan.cumulative, plan.start, plan.end
+            return replace(built, node=physical.WindowBounds(*bounds, built.node))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
         case logical.Changes("insert", source) if never_expires(source):
@@ -169,6 +177,8 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Rank(rank_column, partition, order, limit, source):
             built = _colocate(_build(source), partition, order, limit)
             return replace(built, node=physical.Rank(rank_column, partition, order, limit, built.node))
+        case logical.Over():
+            return over(plan, _partitioned(_build(plan.source), plan.partition))
         case logical.Join():
             return _join(plan)
         case logical.OuterJoin(full):

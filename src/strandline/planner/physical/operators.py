@@ -9,6 +9,7 @@ from typing import assert_never
 from strandline.core.temporal import SECOND, show_duration
 from strandline.functions.aggregates import needs_members
 from strandline.logical import explain
+from strandline.logical.expressions import Frame
 from strandline.logical.plan import Aggregates
 from strandline.planner import cardinality, cost
 from strandline.planner.cardinality import CHRONON, LONGEST, groups_of
@@ -39,6 +40,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"Exchange from {feeders[name]} ({listed})"
         case physical.Filter(predicate, _):
             return f"Filter {explain.show_expression(predicate)}"
+        case physical.Unnest(element, array, ordinal, outer):
+            return explain.show_unnest(element.id, array, ordinal, outer)
         case physical.Project(outputs, _):
             return f"Project {explain.show_outputs(outputs)}"
         case physical.TimeWindow(range_us, slide_us, _):
@@ -48,6 +51,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"CountWindow {explain.show_rows(partition, rows, slide)}{ties}{_show_form(form)}"
         case physical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
+        case physical.WindowBounds():
+            bounds = node.range_us, node.slide_us, node.cumulative, node.start, node.end
+            return f"WindowBounds {explain.show_bounds(*bounds)}"
         case physical.AlignTime(granule_us, _):
             return f"AlignTime to {show_duration(granule_us)}"
         case physical.ChangeStream(change, _, input_form):
@@ -58,6 +64,11 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"TopK {limit} {explain.show_order(partition, order)}"
         case physical.Rank(rank_column, partition, order, limit, _):
             return f"Rank {explain.show_rank(rank_column, partition, order, limit)}"
+        case physical.OverRange(partition, start_us, end_us, aggregates, _):
+            frame = explain.show_frame(Frame("range", None if start_us is None else -start_us, -end_us))
+            return f"OverRange{explain.show_grouping(partition, aggregates)}{frame}"
+        case physical.OverRows(partition, order, ties, calls, waits, per_instant, _):
+            return f"OverRows{explain.show_over(partition, order, ties, calls, waits, per_instant)}"
         case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
             window = explain.show_window(range_us, slide_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
@@ -112,7 +123,7 @@ def _show_form(form: physical.StreamForm) -> str:
 def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
     """The lifetimes of the elements that an operator sends, from those of its inputs."""
     match node:
-        case physical.Filter() | physical.Project() | physical.Repeat() | physical.SamplingRate():
+        case physical.Filter() | physical.Project() | physical.Unnest() | physical.Repeat() | physical.SamplingRate():
             return below[0]
         case physical.Reorder() | physical.FirstOccurrence() | physical.TopKPrefilter() | physical.Exchange():
             return below[0]
@@ -120,6 +131,8 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return update_pattern.windowed(below[0], range_us, slide_us)
         case physical.AlignTime(granule_us):
             return update_pattern.aligned(below[0], granule_us)
+        case physical.WindowBounds():
+            return UNKNOWN
         case physical.Split(length_us):
             # An element that may never end has ever more parts: how many come with an end depends on the batches.
             bounded = below[0].duration_us is not None and below[0] != ENDLESS
@@ -141,7 +154,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return update_pattern.meeting(below)
         case physical.IncrementalAggregate(keys):  # without keys there is a group even over nothing
             return INSTANTS if keys and below[0] == INSTANTS else UNKNOWN
-        case physical.TopK() | physical.Rank():
+        case physical.TopK() | physical.Rank() | physical.OverRange() | physical.OverRows():
             return INSTANTS if below[0] == INSTANTS else UNKNOWN
         case physical.CountWindow() | physical.SessionWindow() | physical.Coalesce() | physical.FoldChanges():
             return UNKNOWN
@@ -170,7 +183,11 @@ def show_state(node: Node) -> str:
     match node:
         case physical.Reorder() | physical.TopK() | physical.Rank() | physical.ChangeStream() | physical.Split():
             return "queue"
-        case physical.AsChanges():
+        case physical.OverRange(_, start_us, end_us):
+            return "keyed" if start_us is None and not end_us else "keyed + queue"
+        case physical.OverRows():
+            return "" if node.per_instant else "keyed"
+        case physical.AsChanges() | physical.WindowBounds():
             return "queue"
         case physical.HashJoin(input_forms=forms) if forms != physical.BOTH_INTERVALS:
             return " + ".join([*_show_interval_sides(node), "signed + queue"])
@@ -235,6 +252,8 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.after(cardinality.filtered(stream, predicate))
         case physical.Project(outputs, _):
             return first.after(cardinality.mapped(stream, outputs))
+        case physical.Unnest(element, _, ordinal):
+            return first.after(cardinality.unnested(stream, tuple(c for c in (element, ordinal) if c is not None)))
         case physical.TimeWindow(range_us, slide_us, _):
             early = first.early + (slide_us / SECOND / 2 if slide_us > 1 else 0.0)
             return replace(first, stream=cardinality.windowed(stream, range_us, slide_us), early=early, cut=False)
@@ -255,6 +274,10 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.as_sent("intervals", batch, cardinality.first_rows(first.uncut, partition, limit))
         case physical.Rank(rank_column, partition, _, limit, _):
             return first.as_sent("intervals", batch, cardinality.ranked(first.uncut, rank_column, partition, limit))
+        case physical.OverRange(aggregates=aggregates):
+            return first.after(cardinality.with_values(stream, [column for column, _ in aggregates]))
+        case physical.OverRows(calls=calls):
+            return first.after(cardinality.with_values(stream, [column for column, _ in calls]))
         case physical.TopKPrefilter(partition, _, limit, range_us, slide_us, _):
             together = batch if range_us is None else min(batch, slide_us / SECOND)
             per_group = stream.rate * together / groups_of(stream, partition)
@@ -293,6 +316,8 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return replace(first, stream=cardinality.merged(columns, schemas, streams), cut=all_cut)
         case physical.Repeat(copies, source):
             return first.after(replace(stream, rate=stream.rate * mean_multiplicity(copies, source, profiles)))
+        case physical.WindowBounds(slide_us=slide_us):
+            return first.after(cardinality.bounded(stream, slide_us, node.start, node.end))
         case physical.Split(length_us):
             parts = max(1.0, stream.length * SECOND / length_us)
             return first.after(replace(stream, rate=stream.rate * parts, length=stream.length / parts))
@@ -320,7 +345,7 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             work["computed"] = arriving * cost.expression_cost(copies)
         case physical.TimeWindow() | physical.AlignTime() | physical.InsertStream():
             pass  # they keep nothing
-        case physical.UnionAll() | physical.TopKPrefilter() | physical.SamplingRate():
+        case physical.UnionAll() | physical.TopKPrefilter() | physical.SamplingRate() | physical.Unnest():
             pass
         case physical.Reorder():
             rows = arriving * first.early
@@ -385,7 +410,9 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
                 # Older ones stay until there are twice as many as needed.
                 rows = groups * min(per_group, 1.25 * in_skyband(limit, per_group), limit * granules)
             work["touched"] = rows / batch
-        case physical.Split(length_us):
+        case physical.OverRange() | physical.OverRows():
+            rows, each_bytes = cost.over_state(node, first, batch, work)
+        case physical.Split(length_us) | physical.WindowBounds(slide_us=length_us):
             rows = first.stream.valid if first.stream.length > length_us / 1e6 else 0.0
             work["touched"] = min(rows / batch, out.rate)
         case physical.Input() | physical.Exchange():
@@ -407,7 +434,7 @@ def find_keys(node: Node) -> tuple[str, ...]:
             return tuple(ref.id for ref in (*left, *right))
         case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):
             return keys
-        case physical.TopK(keys) | physical.Rank(_, keys):
+        case physical.TopK(keys) | physical.Rank(_, keys) | physical.OverRange(keys) | physical.OverRows(keys):
             return keys
         case physical.Distinct(source):
             return tuple(column.id for column in schema(source))

@@ -13,7 +13,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
-from strandline.logical.plan import Aggregates, ChangeKind, LookupKind, Outputs
+from strandline.logical.plan import Aggregates, ChangeKind, LookupKind, Outputs, WindowCalls
 from strandline.planner.compaction import StateStructure
 
 # How an operator sends an element whose end it does not know: as intervals, in every batch the one up to the watermark;
@@ -45,6 +45,18 @@ class Filter:
 class Project:
     tag: ClassVar[str] = "Project"
     outputs: Outputs
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Unnest:
+    """Each element once for every element of an array."""
+
+    tag: ClassVar[str] = "Unnest"
+    element: Column
+    array: str
+    ordinal: Column | None
+    outer: bool
     source: Node
 
 
@@ -91,6 +103,19 @@ class AlignTime:
 
 
 @dataclass(frozen=True, slots=True)
+class WindowBounds:
+    """The bounds of the window that was finished last, as columns; elements are cut where a window ends."""
+
+    tag: ClassVar[str] = "WindowBounds"
+    range_us: int
+    slide_us: int
+    cumulative: bool
+    start: Column
+    end: Column
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
 class ChangeStream:
     """Insertions or deletions at each instant, however the intervals are cut."""
 
@@ -128,6 +153,34 @@ class Rank:
     partition: tuple[str, ...]
     order: tuple[SortKey, ...]
     limit: int | None
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class OverRange:
+    """Rows with aggregates over frames by time: those of their partition from `start_us` before them, or from the first
+    on, to `end_us` before them."""
+
+    tag: ClassVar[str] = "OverRange"
+    partition: tuple[str, ...]
+    start_us: int | None
+    end_us: int
+    aggregates: Aggregates
+    source: Node
+
+
+@dataclass(frozen=True, slots=True)
+class OverRows:
+    """Rows with window functions that go by the order of the rows of their partition: by time, `order`, the columns
+    `ties` and arrival. They come when as many later rows have as they wait for."""
+
+    tag: ClassVar[str] = "OverRows"
+    partition: tuple[str, ...]
+    order: tuple[SortKey, ...]
+    ties: tuple[str, ...]
+    calls: WindowCalls
+    waits: int
+    per_instant: bool
     source: Node
 
 
@@ -349,13 +402,13 @@ class Exchange:
 # shard; one: everything to shard 0.
 Mode: TypeAlias = Literal["hash", "spread", "all", "one"]
 
-WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | Split
+WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | WindowBounds | Split
 ChangeNode: TypeAlias = ChangeStream | InsertStream
-OrderNode: TypeAlias = TopK | Rank | TopKPrefilter | Reorder
+OrderNode: TypeAlias = TopK | Rank | OverRange | OverRows | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin | LookupJoin
 GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
 FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals | HoldOpen
-RowNode: TypeAlias = Filter | Project | UnionAll | Repeat | SamplingRate
+RowNode: TypeAlias = Filter | Project | Unnest | UnionAll | Repeat | SamplingRate
 Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
 
 
@@ -421,7 +474,21 @@ class Pipeline:
 
 # Operators that pass an element on with its whole interval. Others emit what is final, batch by batch: count windows,
 # sessions, groups and matches of an element change with later input.
-_KEEPS_ELEMENTS = (Input, Filter, Project, TimeWindow, AlignTime, HashJoin, LookupJoin, UnionAll, Exchange, Reorder)
+_KEEPS_ELEMENTS: Final[tuple[type, ...]] = (
+    Input,
+    Filter,
+    Project,
+    TimeWindow,
+    AlignTime,
+    HashJoin,
+    LookupJoin,
+    UnionAll,
+    Exchange,
+    Reorder,
+    OverRange,
+    OverRows,
+    Unnest,
+)
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
@@ -483,16 +550,24 @@ def schema(node: Node) -> Schema:
             return columns
         case Project(outputs, _):
             return tuple(column for column, _ in outputs)
+        case Unnest(element, _, ordinal, _, source):
+            return (*schema(source), element, *(() if ordinal is None else (ordinal,)))
         case OuterHashJoin("semi" | "anti" | "mark") | LookupJoin("semi" | "anti" | "mark"):
             return schema(node.left) + (() if node.mark is None else (node.mark,))
         case HashJoin() | OuterHashJoin() | LookupJoin():
             return schema(node.left) + schema(node.right)
+        case WindowBounds(start=start, end=end):
+            return (*schema(node.source), start, end)
         case FirstOccurrence(_, values, source):
             return (*schema(source), *(column for column, _ in values))
         case FoldChanges(_, op_column, _, source):
             return tuple(column for column in schema(source) if column.id != op_column)
         case Rank(column, _, _, _, source) | SamplingRate(column, _, _, source):
             return (*schema(source), column)
+        case OverRange(aggregates=aggregates, source=source):
+            return (*schema(source), *(column for column, _ in aggregates))
+        case OverRows(calls=calls, source=source):
+            return (*schema(source), *(column for column, _ in calls))
         case IncrementalAggregate(keys, aggregates, source):
             by_id = {c.id: c for c in schema(source)}
             return (*(by_id[key] for key in keys), *(column for column, _ in aggregates))

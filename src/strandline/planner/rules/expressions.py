@@ -1,4 +1,4 @@
-"""What rules ask of expressions: whether they respect equality, and how large they would become.
+"""What rules ask of expressions: whether they respect equality, how large they would become, what they connect.
 
 Equal but distinguishable values are the zeros of DOUBLE. Duplicates, groups, partitions and set operations treat 0 and
 -0 as one value, and which of the two stays is undefined. A condition or computation above must not distinguish them, or
@@ -75,3 +75,12 @@ def stays_small(expression: Expression, values: Mapping[str, Expression]) -> boo
     after = extent(expression, {column_id: extent(value) for column_id, value in read.items()})
     # A long list of constants does not matter, but growth from map to map does.
     return after.height <= MAX_HEIGHT and after.nodes <= max(MAX_NODES, before.nodes * 11 // 10)
+
+
+def connects(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:
+    """True if a condition equates a value of one side with one of the other."""
+    match part:
+        case Call("=", (one, two)):
+            sides = ((left, right), (right, left))
+            return any(reads_only(one, here) and reads_only(two, there) for here, there in sides)
+    return False

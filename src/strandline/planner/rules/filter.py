@@ -11,6 +11,7 @@ from strandline.logical.expressions import (
     ColumnRef,
     Expression,
     Literal,
+    columns_of,
     conjunction,
     conjuncts,
     split_conjunction,
@@ -25,6 +26,7 @@ from strandline.logical.plan import (
     Granularity,
     Join,
     Map,
+    Over,
     Plan,
     Rank,
     SessionWindow,
@@ -32,6 +34,7 @@ from strandline.logical.plan import (
     TimeWindow,
     TopRows,
     Union,
+    Unnest,
 )
 from strandline.logical.schema import filtered, rename, schema
 from strandline.planner.rules.expressions import respects_equality, stays_small, takes_whole_groups
@@ -57,6 +60,16 @@ def push_filter_below_map(plan: Plan) -> Plan | None:
             if not stays_small(predicate, values):
                 return None
             return Map(outputs, Filter(substitute(predicate, values), source))
+    return None
+
+
+def push_filter_below_unnest(plan: Plan) -> Plan | None:
+    """σ(p ∧ q)(υ(S)) = σp(υ(σq(S))): a predicate over the row holds for all elements of its array or for none."""
+    match plan:
+        case Filter(predicate, Unnest() as over):
+            added = {column.id for column in over.added}
+            above, below = split_conjunction(predicate, lambda part: bool(columns_of(part) & added))
+            return None if below is None else filtered(replace(over, source=Filter(below, over.source)), above)
     return None
 
 
@@ -122,7 +135,7 @@ def push_filter_below_aggregate(plan: Plan) -> Plan | None:
 
 
 def push_by_groups(
-    predicate: Expression, over: Aggregate | TopRows | Rank | CountWindow | SessionWindow, keys: tuple[str, ...]
+    predicate: Expression, over: Aggregate | TopRows | Rank | Over | CountWindow | SessionWindow, keys: tuple[str, ...]
 ) -> Plan | None:
     """A filter below an operator that works group by group, as far as the filter takes whole groups."""
     pushed, remaining = split_conjunction(predicate, lambda part: takes_whole_groups(part, frozenset(keys)))
@@ -136,6 +149,17 @@ def push_filter_below_first_rows(plan: Plan) -> Plan | None:
     match plan:
         case Filter(predicate, TopRows() | Rank() as first):
             return push_by_groups(predicate, first, first.partition)
+    return None
+
+
+def push_filter_below_over(plan: Plan) -> Plan | None:
+    """σp(ω(S)) = ω(σp(S)) for the parts of p that read partition columns only: they drop whole partitions.
+
+    A condition on other columns leaves out rows that the functions of the others read.
+    """
+    match plan:
+        case Filter(predicate, Over(partition) as over):
+            return push_by_groups(predicate, over, partition)
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from strandline.logical.expressions import Expression, conjunction, conjuncts, reads_only, split_conjunction
 from strandline.logical.plan import Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.logical.schema import column_ids, filtered, pass_on, schema
+from strandline.planner.rules.expressions import connects
 
 
 def push_condition_below_match(plan: Plan) -> Plan | None:
@@ -72,21 +73,36 @@ def swap_join(plan: Plan) -> Plan | None:
 
 
 def rotate_join(plan: Plan) -> Iterator[Plan]:
-    """(A ⋈ B) ⋈ C = A ⋈ (B ⋈ C), and back, rule (10.4)."""
+    """(A ⋈ B) ⋈ C = A ⋈ (B ⋈ C), and back, rule (10.4).
+
+    All pairs of B and C are never made while an equality connects A with one of them.
+    """
     match plan:
-        case Join(outer, Join(inner, a, b), c):
+        case Join(outer, Join(inner, a, b) as below, c) if _may_join_first(plan, below, b, c):
             yield _joined((*conjuncts(inner), *conjuncts(outer)), a, (b, c))
     match plan:
-        case Join(outer, a, Join(inner, b, c)):
+        case Join(outer, a, Join(inner, b, c) as below) if _may_join_first(plan, below, a, b):
             yield _joined((*conjuncts(inner), *conjuncts(outer)), (a, b), c)
 
 
 def exchange_in_join(plan: Plan) -> Plan | None:
-    """(A ⋈ B) ⋈ C = (A ⋈ C) ⋈ B, with the columns in the order that they had."""
+    """(A ⋈ B) ⋈ C = (A ⋈ C) ⋈ B, with the columns in the order that they had; not to all pairs of A and C while an
+    equality connects B with one of them."""
     match plan:
-        case Join(outer, Join(inner, a, b), c):
+        case Join(outer, Join(inner, a, b) as below, c) if _may_join_first(plan, below, a, c):
             return Map(pass_on(schema(plan)), _joined((*conjuncts(inner), *conjuncts(outer)), (a, c), b))
     return None
+
+
+def _may_join_first(outer: Join, inner: Join, one: Plan, two: Plan) -> bool:
+    """True if an equality connects two of the inputs of two joins, or none was used before."""
+    parts = (*conjuncts(inner.predicate), *conjuncts(outer.predicate))
+    was_keyed = any(_has_key(parts, join.left, join.right) for join in (inner, outer))
+    return not was_keyed or _has_key(parts, one, two)
+
+
+def _has_key(parts: tuple[Expression, ...], left: Plan, right: Plan) -> bool:
+    return any(connects(part, column_ids(left), column_ids(right)) for part in parts)
 
 
 def _joined(parts: tuple[Expression, ...], left: Plan | tuple[Plan, Plan], right: Plan | tuple[Plan, Plan]) -> Plan:

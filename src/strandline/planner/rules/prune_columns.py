@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from strandline.logical import plan as logical
@@ -50,6 +51,10 @@ def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
             kept = tuple((c, e) for c, e in outputs if c.id in needed)
             below = frozenset().union(*(columns_of(e) for _, e in kept))
             return logical.Map(kept, prune(source, below))
+        case logical.Unnest(_, array, ordinal, _, source):
+            number = None if ordinal is None or ordinal.id not in needed else ordinal
+            below = (needed & column_ids(source)) | {array}
+            return _narrow(replace(plan, ordinal=number, source=prune(source, below)), needed)
         case logical.CountWindow(partition, _, _, source) | logical.SessionWindow(partition, _, source):
             read = needed | frozenset(partition)
             if isinstance(plan, logical.CountWindow) and not keeps_arrival_order(source):
@@ -62,8 +67,14 @@ def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
             read = needed.union(partition, (key.column.id for key in order))
             below = read - {plan.rank_column.id} if isinstance(plan, logical.Rank) else read
             return _narrow(replace(plan, source=prune(source, below)), needed)
+        case logical.Over():
+            return _prune_over(plan, needed, prune)
         case logical.Changes(_, source):  # a change of an unread column is a change all the same
             return _narrow(replace(plan, source=prune(source, column_ids(source))), needed)
+        case logical.WindowBounds(start=start, end=end):
+            if not needed & {start.id, end.id}:
+                return prune(plan.source, needed)
+            return _narrow(replace(plan, source=prune(plan.source, needed - {start.id, end.id})), needed)
         case logical.TimeWindow() | logical.Granularity():
             return replace(plan, source=prune(plan.source, needed))
         case logical.MarkJoin(mark, _, left, _) if mark.id not in needed and may_drop_joins:
@@ -93,6 +104,18 @@ def _prune(plan: Plan, needed: frozenset[str], may_drop_joins: bool) -> Plan:
         case logical.SetOperation(kind, columns, left, right):
             sides = [prune_in_order(side, tuple(c.id for c in schema(side))) for side in (left, right)]
             return logical.SetOperation(kind, columns, sides[0], sides[1])
+
+
+def _prune_over(plan: logical.Over, needed: frozenset[str], prune: Callable[[Plan, frozenset[str]], Plan]) -> Plan:
+    """Window functions that are not read are not computed; rows that wait for later ones still do."""
+    calls = tuple((column, call) for column, call in plan.calls if column.id in needed)
+    columns = frozenset(column.id for column, _ in plan.calls)
+    if not calls and not plan.waits:
+        return prune(plan.source, needed)
+    order = frozenset(key.column.id for key in plan.order)
+    arguments = frozenset(column.id for _, call in calls for column in call.columns)
+    read = (needed - columns).union(plan.partition, order, plan.ties, arguments)
+    return _narrow(replace(plan, calls=calls, source=prune(plan.source, read)), needed)
 
 
 def _narrow(plan: Plan, needed: frozenset[str]) -> Plan:

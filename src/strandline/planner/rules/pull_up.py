@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from strandline.logical.expressions import (
-    Call,
     ColumnRef,
-    Expression,
     Literal,
     columns_of,
     conjunction,
@@ -18,7 +16,7 @@ from strandline.logical.expressions import (
 )
 from strandline.logical.plan import Aggregate, Distinct, Filter, Join, Map, MarkJoin, OuterJoin, Plan, SemiJoin
 from strandline.logical.schema import column_ids, pass_on, schema
-from strandline.planner.rules.expressions import respects_equality, stays_small, takes_whole_groups
+from strandline.planner.rules.expressions import connects, respects_equality, stays_small, takes_whole_groups
 
 
 def split_filter(plan: Plan) -> Iterator[Plan]:
@@ -58,20 +56,11 @@ def take_filter_out_of_join(plan: Plan) -> Iterator[Plan]:
     match plan:
         case Join(condition, left, right) if condition is not None:
             parts = conjuncts(condition)
-            equalities = [part for part in parts if _connects(part, column_ids(left), column_ids(right))]
+            equalities = [part for part in parts if connects(part, column_ids(left), column_ids(right))]
             for position, part in enumerate(parts):
                 if equalities == [part]:
                     continue
                 yield Filter(part, Join(conjunction((*parts[:position], *parts[position + 1 :])), left, right))
-
-
-def _connects(part: Expression, left: frozenset[str], right: frozenset[str]) -> bool:
-    """True if a condition equates a value of one side with one of the other."""
-    match part:
-        case Call("=", (one, two)):
-            sides = ((left, right), (right, left))
-            return any(reads_only(one, here) and reads_only(two, there) for here, there in sides)
-    return False
 
 
 def pull_filter_above_map(plan: Plan) -> Plan | None:

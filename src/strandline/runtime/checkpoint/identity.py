@@ -26,6 +26,7 @@ from strandline.planner.physical.fingerprint import fingerprint_plan
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.planner.prices import Prices
+from strandline.runtime.checkpoint.difference import describe_declarations, show_difference
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
@@ -104,15 +105,16 @@ class Checkpoint:
             return
         pipeline, inputs = planned.physical, planned.inputs
         fingerprint = _fingerprint(pipeline, sinks)
+        declarations = describe_declarations(pipeline, _sink_identities(sinks), _functions(pipeline))
         if not self.fresh:
             recorded = read_identity(self.path)
             if recorded["fingerprint"] != fingerprint:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
-                    detail=f"It was made for {', '.join(recorded['queries'])} with this plan:\n"
-                    f"{indent(recorded['plan'])}",
-                    hint="Use another --checkpoint or --out, or run the script that made it. Nothing was changed.",
+                    detail=show_difference(recorded, pipeline, declarations),
+                    hint="Start over with `strandline run --fresh`, which deletes the old results; or use another "
+                    "--checkpoint or --out. Nothing was changed.",
                 )
             self._claimed = recorded
             return
@@ -121,7 +123,8 @@ class Checkpoint:
             "fingerprint": fingerprint,
             "shards": pipeline.shards,
             "queries": [query.name for query in pipeline.queries],
-            "plan": show_pipeline(pipeline),  # for people
+            "plan": show_pipeline(pipeline),  # for people, as the declarations are
+            "declarations": declarations,
             "statistics": {
                 s.name: asdict(inputs.statistics[s.name]) for s in pipeline.streams if s.name in inputs.statistics
             },
@@ -169,18 +172,22 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
          s.disorder_us, s.idle_after_us, *([] if s.changes is None else [s.changes.op_column, *s.changes.key])]
         for s in pipeline.streams
     ]  # fmt: skip
-    sink_identities = {
-        name: sink_identity for name, sink in sinks.items() if (sink_identity := sink.identity) is not None
-    }
-    # By name and types: what a function does may change, as long as it fits in.
-    functions = [str(function) for _, function in sorted(user_functions(pipeline).items())]
     identity = {
         "plan": fingerprint_plan(pipeline),
         "streams": streams,
-        "sinks": sink_identities,
-        "functions": functions,
+        "sinks": _sink_identities(sinks),
+        "functions": _functions(pipeline),
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _sink_identities(sinks: Mapping[str, Sink]) -> dict[str, str]:
+    return {name: identity for name, sink in sinks.items() if (identity := sink.identity) is not None}
+
+
+def _functions(pipeline: Pipeline) -> list[str]:
+    """By name and types: what a function does may change, as long as it fits in."""
+    return [str(function) for _, function in sorted(user_functions(pipeline).items())]
 
 
 @contextlib.contextmanager

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Column, Schema
-from strandline.functions.aggregates import DISPERSIONS, needs_members
+from strandline.functions.aggregates import needs_members
 from strandline.logical.expressions import AggregateCall
 from strandline.logical.udf import States, UserAggregate
 from strandline.planner.physical.plan import StreamForm
@@ -34,26 +35,27 @@ from strandline.runtime.kernels.batch import (
 )
 from strandline.runtime.kernels.changes import begun_and_ended, has_ended
 from strandline.runtime.kernels.columns import polars_type
-from strandline.runtime.kernels.exact_sums import Limbs, from_limbs, means, to_limbs
 from strandline.runtime.kernels.grouping import group_codes, group_order
 from strandline.runtime.kernels.ranking import RankOrder
 from strandline.runtime.kernels.sweep import running_maxima
-from strandline.runtime.kernels.variance import mask_unsquarable, squarable_values, squares, variances
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.group_events import GroupEvents, Timeline
 from strandline.runtime.operators.live_elements import VALUE, LiveElements, with_ended
 from strandline.runtime.operators.ordered_aggregates import GroupMembers
+from strandline.runtime.operators.totals import (
+    ROWS,
+    SUMS,
+    VALUES,
+    Arguments,
+    is_total,
+    mark_present,
+    total_column,
+    where_present,
+)
 from strandline.runtime.operators.user_aggregates import GroupEpochs, pooled, restored, run_totals, stored
 from strandline.runtime.state.keyed_log import KeyedLog
 from strandline.runtime.state.segments import HeldRows, SortedLog, SummedLog, add_up
 
-# Names of the running totals, kept per group between slices as columns of a frame.
-ROWS = "@rows"  # how many elements are valid
-VALUES = "@values:"  # + argument: how many of them have a value
-LIMB = "@limb:"  # + argument + ":" + limb: the exact sum of the values
-NUMBER = "@number:"  # + argument + ":" + limb: the same of the values as DOUBLEs, for variances
-SQUARE = "@square:"  # + argument + ":" + limb: the exact sum of their squares
-ODD = "@odd:"  # + argument: how many of them have no square
 SINCE = "@since"  # when the group changed last, where results are sent as changes
 
 
@@ -91,9 +93,7 @@ class IncrementalAggregateOperator(Operator):
         types = {column.id: column.type for column in source}
         read = [column.id for _, call in aggregates for column in call.columns]
         self.output = (*(c for key in keys for c in source if c.id == key), *(column for column, _ in aggregates))
-        self.counted = sorted({call.argument.id for _, call in aggregates if call.argument})
-        self.summed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in ("sum", "avg")})
-        self.dispersed = sorted({c.argument.id for _, c in aggregates if c.argument and c.function in DISPERSIONS})
+        self.arguments = Arguments.of(call for _, call in aggregates)
         self.needs_members = any(needs_members(call) for _, call in aggregates)
         self.stored = {name: polars_type(types[name]) for name in dict.fromkeys([*keys, *sorted(read)])}
         self.watermark: Instant = BEFORE_ALL
@@ -126,8 +126,14 @@ class IncrementalAggregateOperator(Operator):
         watermark = replace(watermark, time=max(watermark.time, self.watermark))
         before, self.watermark = self.watermark, watermark.time
         arrived, ended = self._arrived_and_ended(pick(inputs[0].frame, [*self.stored, FROM, UNTIL]), before)
-        changed = pl.concat([arrived.select(self.keys), ended.select(self.keys)])
-        is_idle = not arrived.height and not ended.height
+        return self._advance(arrived, ended, before, watermark)
+
+    def _advance(self, arrived: pl.DataFrame, ended: pl.DataFrame, before: Instant, watermark: Watermark) -> Batch:
+        """The results of a slice, by the elements that begin and those that end in it."""
+        probes = self._probes()
+        changing = [arrived, ended] if probes is None else [arrived, ended, probes]
+        changed = pl.concat([part.select(self.keys) for part in changing])
+        is_idle = not any(part.height for part in changing)
         reads_all = watermark.announces or watermark.time == FOREVER or self._concerns_all(changed, is_idle)
         # All logs alike: they must have the same groups.
         carried, *candidates = self._look_up(changed, reads_all=reads_all)
@@ -139,7 +145,15 @@ class IncrementalAggregateOperator(Operator):
             lasting = keep(arrived, ~has_ended(times(arrived, UNTIL), watermark.time))
             best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
             held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
-        return self._sweep(carried, held, arrived, ended, staying, before, watermark)
+        return self._sweep(carried, held, arrived, ended, staying, probes, before, watermark)
+
+    def _nothing(self) -> Batch:
+        """The results of a slice in which nothing happens."""
+        return Batch.empty(self.output)
+
+    def _probes(self) -> pl.DataFrame | None:
+        """Groups and instants at which nothing changes, but a result is asked for."""
+        return None
 
     def _arrived_and_ended(self, frame: pl.DataFrame, before: Instant) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The elements that begin in the slice, and those of earlier ones that end in it, or their sums. As changes,
@@ -167,7 +181,7 @@ class IncrementalAggregateOperator(Operator):
             return [log.frame for log in logs if isinstance(log, HeldRows)]
         keyed = [log for log in logs if isinstance(log, KeyedLog)]
         totals, *candidates = [log.all() if reads_all else log.find(changed) for log in keyed]
-        counts = [name for name in totals.columns if name.startswith((VALUES, LIMB, NUMBER, SQUARE, ODD))]
+        counts = [name for name in totals.columns if name.startswith((VALUES, *SUMS))]
         if any(totals.get_column(name).null_count() for name in counts):  # other groups have had larger sums
             totals = totals.with_columns(pl.col(counts).fill_null(0))
         return [totals, *candidates]
@@ -179,10 +193,12 @@ class IncrementalAggregateOperator(Operator):
         arrived: pl.DataFrame,
         ended: pl.DataFrame,
         staying: pl.DataFrame,
+        probes: pl.DataFrame | None,
         before: Instant,
         watermark: Watermark,
     ) -> Batch:
-        parts = [carried, ended, arrived, staying, *held.values()]
+        asked = carried.head(0) if probes is None else probes
+        parts = [carried, ended, arrived, asked, staying, *held.values()]
         sizes = np.cumsum([part.height for part in parts])
         groups = carried.select(self.keys)
         representative = None
@@ -190,9 +206,9 @@ class IncrementalAggregateOperator(Operator):
         if self.keys:
             groups = stack([pick(part, self.keys) for part in parts])
             codes, representative = group_codes(groups, self.keys)
-        at_carried, at_ended, at_arrived, at_staying, *at_held = np.split(codes, sizes[:-1])
+        at_carried, at_ended, at_arrived, at_asked, at_staying, *at_held = np.split(codes, sizes[:-1])
         # Codes go by first occurrence: groups that only stay come after those that the slice concerns.
-        count = int(codes[: sizes[2]].max(initial=-1)) + 1
+        count = int(codes[: sizes[3]].max(initial=-1)) + 1
         if representative is not None and len(representative) > count:
             representative = representative[:count]
             staying, at_staying = keep(staying, at_staying < count), at_staying[at_staying < count]
@@ -200,8 +216,8 @@ class IncrementalAggregateOperator(Operator):
         over = has_ended(ends, watermark.time)
 
         keyed = isinstance(self.totals, KeyedLog)
-        begins = not self.keys and before <= watermark.origin < watermark.time
-        origin = [watermark.origin] if begins else []  # of the single group of a scalar aggregation
+        begins = probes is None and not self.keys and before <= watermark.origin < watermark.time
+        origin = np.full(int(begins), watermark.origin)  # of the single group of a scalar aggregation
         events = GroupEvents(
             # Groups that were sent as changes began earlier, each at its time; here it is enough that they come first.
             carried=(at_carried, np.full(carried.height, max(before - keyed, BEFORE_ALL))),
@@ -209,19 +225,22 @@ class IncrementalAggregateOperator(Operator):
             leaving=(at_ended, times(ended, UNTIL)),
             over=over,
             over_at=(at_arrived[over], ends[over]),
-            origin=(np.zeros(len(origin), np.int64), np.array(origin, dtype=np.int64)),
+            origin=(np.zeros(len(origin), np.int64), origin) if probes is None else (at_asked, times(probes, FROM)),
         )
         line = events.timeline(1 if representative is None else len(representative), watermark.time)
         if not len(line.code):
-            return Batch.empty(self.output)
+            return self._nothing()
 
         entering = self._deltas(arrived)
         keeps_all = self.needs_members and not self.takes_changes
         self._keep_valid(arrived, entering, ~over & ((ends < OPEN) | keeps_all))
-        sums = self._totals(line, events, carried, entering, self._deltas(ended))
-        exists = line.time < line.until
-        exists &= (sums[ROWS] > 0) | (not self.keys and line.time >= watermark.origin)
-        here = _Slice(line, events, carried, arrived, ended, sums, exists)
+
+        def accumulate(start: Index, came: Index, went: Index) -> Index:
+            return line.totals(events.changes(start, came, went))
+
+        sums = self._totals(accumulate, carried, entering, self._deltas(ended))
+        exists = self._shown_runs(line, events, sums, watermark)
+        here = Slice(line, events, carried, arrived, ended, sums, exists)
         extremes = {
             side: self._extremes(side, held[side], at, here) for side, at in zip(self.sides, at_held, strict=True)
         }
@@ -237,6 +256,28 @@ class IncrementalAggregateOperator(Operator):
             if call.user is not None and call.argument is not None and not needs_members(call)
         }
         columns = self._columns(here, extremes, members, folds)
+        return self._emit(here, columns, folds, groups, representative, at_carried, before, watermark)
+
+    def _shown_runs(self, line: Timeline, events: GroupEvents, sums: dict[str, Index], watermark: Watermark) -> Mask:
+        """Mask of the runs that emit results."""
+        exists = line.time < line.until
+        exists &= (sums[ROWS] > 0) | (not self.keys and line.time >= watermark.origin)
+        return exists
+
+    def _emit(
+        self,
+        here: Slice,
+        columns: list[pl.Series],
+        folds: dict[str, Fold],
+        groups: pl.DataFrame,
+        representative: Index | None,
+        at_carried: Index,
+        before: Instant,
+        watermark: Watermark,
+    ) -> Batch:
+        """The results as elements; the totals at the end of the slice go to the state."""
+        line, carried, exists = here.line, here.carried, here.exists
+        keyed = isinstance(self.totals, KeyedLog)
         since, until = line.time, line.until
         if keyed and carried.height:
             # Runs are in order of time: first those of the groups that were carried over, which began earlier.
@@ -272,22 +313,7 @@ class IncrementalAggregateOperator(Operator):
         if ROWS in frame.columns:
             names = [name for name in frame.columns if name not in self.keys and name != UNTIL]
             return {name: frame.get_column(name).fill_null(0).to_numpy() for name in names}
-        deltas: dict[str, Index] = {ROWS: np.ones(frame.height, np.int64)}
-        for name in self.counted:
-            if frame[name].null_count():
-                deltas[VALUES + name] = _present(frame[name])
-
-        def add_limbs(prefix: str, limbs: Limbs) -> None:
-            deltas.update({prefix + limb: values for limb, values in limbs.items()})
-
-        for name in self.summed:
-            add_limbs(f"{LIMB}{name}:", to_limbs(frame[name]))
-        for name in self.dispersed:
-            values = squarable_values(frame[name])
-            add_limbs(f"{NUMBER}{name}:", to_limbs(values))
-            add_limbs(f"{SQUARE}{name}:", squares(values))
-            deltas[ODD + name] = mask_unsquarable(frame[name])
-        return deltas
+        return self.arguments.deltas(frame)
 
     def _keep_valid(self, arrived: pl.DataFrame, entering: Mapping[str, Index], ends_later: Mask) -> None:
         """Keep elements that end after the slice, to take them out again: as they are, or their sums."""
@@ -295,20 +321,19 @@ class IncrementalAggregateOperator(Operator):
         if not isinstance(self.valid, SummedLog):
             self.valid.append(later)
             return
-        counts = {VALUES + name: entering[ROWS] for name in self.counted}
+        counts = {VALUES + name: entering[ROWS] for name in self.arguments.counted}
         sums = [pl.Series(name, values[ends_later]) for name, values in {**counts, **entering}.items()]
         frame = pl.DataFrame([*later.select(*self.keys, UNTIL).get_columns(), *sums])
         self.valid.append(add_up(frame, [*self.keys, UNTIL]))
 
     def _totals(
         self,
-        line: Timeline,
-        events: GroupEvents,
+        accumulate: Callable[[Index, Index, Index], Index],
         carried: pl.DataFrame,
         entering: Mapping[str, Index],
         leaving: Mapping[str, Index],
     ) -> dict[str, Index]:
-        """Every running total after each run."""
+        """Every running total, by what was carried over, what enters and what leaves."""
         sums: dict[str, Index] = {}
 
         def track(name: str, missing: str | None = None) -> None:
@@ -317,63 +342,48 @@ class IncrementalAggregateOperator(Operator):
                 deltas[name] if name in deltas else deltas[missing] if missing else np.zeros_like(deltas[ROWS])
                 for deltas in (entering, leaving)
             )
-            sums[name] = line.totals(events.changes(start, came, went))
+            sums[name] = accumulate(start, came, went)
 
         track(ROWS)
-        for name in self.counted:
+        for name in self.arguments.counted:
             counts = VALUES + name
             if counts in entering or counts in leaving or _counts_differ(carried, counts):
                 track(counts, missing=ROWS)
             else:
                 sums[counts] = sums[ROWS]
         for name in sorted({*carried.columns, *entering, *leaving}):
-            if name.startswith((LIMB, NUMBER, SQUARE, ODD)):
+            if name.startswith(SUMS):
                 track(name)
         return sums
 
     def _columns(
         self,
-        here: _Slice,
+        here: Slice,
         extremes: dict[tuple[str, str], pl.Series],
         members: GroupMembers | None,
-        folds: dict[str, _Fold],
+        folds: dict[str, Fold],
     ) -> list[pl.Series]:
         """The value of each aggregate in each interval."""
         sums, exists = here.sums, here.exists
-        rows = int(exists.sum())
         columns = []
         for column, call in self.aggregates:
-            dtype = polars_type(column.type)
-            if call.argument is None:
-                columns.append(pl.Series(column.id, sums[ROWS][exists]))
+            if is_total(call):
+                columns.append(total_column(column, call, here.shown, self.stored))
                 continue
+            assert call.argument is not None, "only COUNT takes a star"
             name = call.argument.id
-            present = sums[VALUES + name][exists]
-            if call.function == "count":
-                columns.append(pl.Series(column.id, present))
-                continue
-            none = present == 0
-            match call.function:
-                case _ if column.id in folds:
-                    values = folds[column.id].values(exists)
-                case "min" | "max":
-                    values = extremes[call.function, name]
-                case "sum":
-                    values = from_limbs(here.limbs(LIMB, name), dtype, rows)
-                case "avg":
-                    values = pl.Series(means(here.limbs(LIMB, name), present, self.stored[name], rows))
-                case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
-                    values = _dispersion(call.function, name, here)
-                    none = present < (2 if call.function.endswith("samp") else 1)
-                case _:
-                    assert members is not None, "aggregates without totals use members"
-                    values = members.column(call, sums[VALUES + name], exists)
-            if none.any():
-                values = pl.select(pl.when(pl.Series(~none)).then(values)).to_series()
-            columns.append(values.cast(dtype).alias(column.id))
+            if column.id in folds:
+                values = folds[column.id].values(exists)
+            elif call.function in ("min", "max"):
+                values = extremes[call.function, name]
+            else:
+                assert members is not None, "aggregates without totals use members"
+                values = members.column(call, sums[VALUES + name], exists)
+            values = where_present(values, call.function, here.shown[VALUES + name])
+            columns.append(values.cast(polars_type(column.type)).alias(column.id))
         return columns
 
-    def _extremes(self, side: tuple[str, str], held: pl.DataFrame, at_held: Index, here: _Slice) -> pl.Series:
+    def _extremes(self, side: tuple[str, str], held: pl.DataFrame, at_held: Index, here: Slice) -> pl.Series:
         """The MIN or MAX in each interval where a value is present; the state keeps the candidates for later."""
         function, name = side
         line = here.line
@@ -398,28 +408,28 @@ class IncrementalAggregateOperator(Operator):
             self.watermark,
         )
         if self.live is None:
-            _replace(self.candidates[side], held, gather(elements, candidates))
+            replace_rows(self.candidates[side], held, gather(elements, candidates))
         extremes, present = highest[here.exists], here.sums[VALUES + name][here.exists] > 0
         return ranking.decode(extremes if function == "max" else ~extremes, present)
 
-    def _fold(self, column_id: str, user: UserAggregate, name: str, here: _Slice) -> _Fold:
+    def _fold(self, column_id: str, user: UserAggregate, name: str, here: Slice) -> Fold:
         """The states of a user-defined aggregate in each interval."""
         line, counts = here.line, here.sums[VALUES + name]
         kept, carried = np.zeros(0, np.int64), restored(user, here.carried, column_id)
         if carried is not None:
             kept = np.flatnonzero(here.carried.get_column(VALUES + name).to_numpy() > 0)
-        entering, leaving = (np.flatnonzero(_present(frame[name])) for frame in (here.arrived, here.ended))
+        entering, leaving = (np.flatnonzero(mark_present(frame[name])) for frame in (here.arrived, here.ended))
         values = pl.concat([here.arrived[name][entering], here.ended[name][leaving]])
         pool = pooled(user, carried.take(kept) if carried is not None and len(kept) else None, values)
         nonempty = here.exists & (counts > 0)  # the last run of a group that lives on is one of these
         if pool is None or not nonempty.any():
-            return _Fold(user, nonempty, None)
+            return Fold(user, nonempty, None)
         coming, going = here.events.updates(line, kept, entering, leaving)
         epochs = GroupEpochs.of(line.code, counts)
-        return _Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
+        return Fold(user, nonempty, run_totals(user, pool, coming, going, epochs, np.flatnonzero(nonempty)))
 
     def _carry(
-        self, here: _Slice, since: Times, folds: dict[str, _Fold], groups: pl.DataFrame, first: Index | None
+        self, here: Slice, since: Times, folds: dict[str, Fold], groups: pl.DataFrame, first: Index | None
     ) -> None:
         """Keep the totals at the end of the slice for the groups that live on; `since` is when each run began."""
         ends = here.line.last  # every group has an event, so every one has a run
@@ -432,7 +442,7 @@ class IncrementalAggregateOperator(Operator):
             columns += fold.columns(name, ends)
         if first is not None:
             columns = [*gather(groups, first[here.line.code[ends]]).get_columns(), *columns]
-        _replace(self.totals, here.carried, pl.DataFrame(columns))
+        replace_rows(self.totals, here.carried, pl.DataFrame(columns))
 
 
 def _join_equal(
@@ -450,7 +460,7 @@ def _join_equal(
     return order[first], holds, until[last]
 
 
-def _replace(log: HeldRows | KeyedLog, old: pl.DataFrame, new: pl.DataFrame) -> None:
+def replace_rows(log: HeldRows | KeyedLog, old: pl.DataFrame, new: pl.DataFrame) -> None:
     if isinstance(log, KeyedLog):
         log.replace(old, new)
     else:
@@ -458,7 +468,7 @@ def _replace(log: HeldRows | KeyedLog, old: pl.DataFrame, new: pl.DataFrame) -> 
 
 
 @dataclass(frozen=True, slots=True)
-class _Fold:
+class Fold:
     """States of a user-defined aggregate after the runs that emit results with values, if any do."""
 
     user: UserAggregate
@@ -477,8 +487,8 @@ class _Fold:
         return stored(self.states, name, np.cumsum(self.nonempty)[runs] - 1, self.nonempty[runs])
 
 
-@dataclass(frozen=True, slots=True)
-class _Slice:
+@dataclass(frozen=True)
+class Slice:
     """Shared intermediate results of the aggregates of one step."""
 
     line: Timeline
@@ -489,23 +499,10 @@ class _Slice:
     sums: dict[str, Index]  # every running total after each run
     exists: Mask  # mask of runs that emit results
 
-    def limbs(self, total: str, name: str) -> Limbs:
-        """The limbs of a running total of an argument, where results are emitted."""
-        prefix = f"{total}{name}:"
-        return {c[len(prefix) :]: v[self.exists] for c, v in self.sums.items() if c.startswith(prefix)}
-
-
-def _dispersion(function: str, name: str, here: _Slice) -> pl.Series:
-    counts, unsquarable = (here.sums[total + name][here.exists] for total in (VALUES, ODD))
-    sample = function.endswith("samp")
-    values = variances(here.limbs(NUMBER, name), here.limbs(SQUARE, name), counts, sample)
-    values = np.where(unsquarable > 0, np.nan, values)
-    return pl.Series(np.sqrt(values) if function.startswith("stddev") else values)
-
-
-def _present(column: pl.Series) -> Index:
-    values: Index = column.is_not_null().to_numpy().astype(np.int64)
-    return values
+    @cached_property
+    def shown(self) -> dict[str, Index]:
+        """The totals where results are emitted."""
+        return {name: values[self.exists] for name, values in self.sums.items()}
 
 
 def _counts_differ(carried: pl.DataFrame, name: str) -> bool:

@@ -89,6 +89,10 @@ class CancellingLog(HashedLog):
         for segment, _, rows in self.find(keys, hashes):
             yield gather(segment.frame, rows[~is_among(rows, dead[id(segment)])])
 
+    def has_cancels(self, ended: Segment | None = None) -> bool:
+        """False if all rows count: nothing has ended since they were written."""
+        return any(segment.facts["cancels"] for segment in (*self.segments, *(() if ended is None else (ended,))))
+
     def cancelled(self, hashes: Hashes, ended: Segment | None = None) -> list[Index]:
         """For each segment, in order, its rows with one of these different hashes, sorted, that do not count: those
         that cancel, and those that are cancelled; `ended` are rows that cancel and are not in the log yet."""

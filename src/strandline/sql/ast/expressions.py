@@ -175,9 +175,11 @@ class Cast(Node):
 
 @dataclass(frozen=True, slots=True)
 class Star(Node):
-    """`*` or `qualifier.*`: a SELECT item, or the argument of COUNT."""
+    """`*` or `qualifier.*`: a SELECT item, or the argument of COUNT; `* EXCLUDE (a) REPLACE (b + 1 AS b)` of SELECT."""
 
     qualifier: Identifier | None = None
+    exclude: tuple[Identifier, ...] = ()
+    replace: tuple[tuple[Expression, Identifier], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,17 +207,50 @@ class FunctionCall(Node):
     order: tuple[SortItem, ...] = ()  # of an aggregate: name(x ORDER BY …)
     within: tuple[SortItem, ...] = ()  # of an aggregate: WITHIN GROUP (ORDER BY …)
     definition: Definition | None = None  # of a user-defined function; the binder sets it
+    written: str | None = None  # what another dialect calls it, which names its column
 
 
 @dataclass(frozen=True, slots=True)
-class Ranking(Node):
-    """`RANK() OVER ([PARTITION BY …] ORDER BY …)`."""
+class FrameBound(Node):
+    """`UNBOUNDED PRECEDING`, `n PRECEDING`, `CURRENT ROW`, `n FOLLOWING` or `UNBOUNDED FOLLOWING`; `direction` is the
+    last word, and None of CURRENT ROW. No offset is UNBOUNDED."""
 
+    direction: str | None
+    offset: Expression | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FrameClause(Node):
+    """`ROWS BETWEEN … AND …` or `RANGE BETWEEN … AND …`; one bound alone is the first, and the other is CURRENT ROW."""
+
+    unit: str
+    start: FrameBound
+    end: FrameBound
+
+
+@dataclass(frozen=True, slots=True)
+class WindowDefinition(Node):
+    """`([name] [PARTITION BY …] [ORDER BY …] [frame])` after OVER, or after a name in WINDOW.
+
+    `name` is a window of the WINDOW clause; the parser replaces it by what that says.
+    """
+
+    name: Identifier | None
     partition: tuple[Expression, ...]
     order: tuple[SortItem, ...]
+    frame: FrameClause | None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCall(Node):
+    """`call [IGNORE NULLS] OVER (…)`: a window function."""
+
+    call: FunctionCall
+    window: WindowDefinition
+    ignore_nulls: bool = False
 
 
 Literal: TypeAlias = Number | Text | Truth | Null | TypedText | Interval
-Operation: TypeAlias = Unary | Binary | Logical | Case | Cast | FunctionCall | Ranking
+Operation: TypeAlias = Unary | Binary | Logical | Case | Cast | FunctionCall | WindowCall
 Test: TypeAlias = IsTest | DistinctTest | Between | InList | Like | Exists | Quantified
 Expression: TypeAlias = Literal | ColumnName | Operation | Test | ScalarQuery

@@ -8,7 +8,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from strandline.core.errors import Span
 from strandline.logical.catalog import SYSTEM
-from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star, TypedText
+from strandline.sql.ast.connectors import Connector
+from strandline.sql.ast.expressions import ColumnName, Expression, SortItem, Star, TypedText, WindowDefinition
 from strandline.sql.ast.nodes import Duration, Identifier, Node, children
 
 
@@ -63,16 +64,32 @@ class StreamTable(Node):
     granularity: Duration | None = None
     weighted: bool = False
     as_of: TypedText | ColumnName | None = None
+    source: Connector | None = None  # of a file that is named by its path
 
 
 @dataclass(frozen=True, slots=True)
 class QueryTable(Node):
-    """A subquery in FROM."""
+    """A subquery in FROM; `lateral` if it may read columns of what stands to its left."""
 
     query: Query
     window: Window | None
     alias: Identifier
     granularity: Duration | None = None
+    lateral: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTable(Node):
+    """`TUMBLE(source, time, size)`, HOP, CUMULATE or SESSION in FROM: the rows of finished windows, with window_start,
+    window_end and window_time. `step` is the slide of HOP; the `size` of SESSION is its gap."""
+
+    kind: str
+    source: StreamTable | QueryTable
+    time: ColumnName
+    size: Duration
+    step: Duration
+    partition: tuple[ColumnName, ...] = ()
+    alias: Identifier | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +97,7 @@ class Join(Node):
     """`left JOIN right ON condition`; `kind` is LEFT, RIGHT, FULL, SEMI, ANTI or, for inner, None.
 
     `using` are the columns after USING; NATURAL stands for all that both sides have. Without any of these: CROSS JOIN.
+    `asof` if each row of the left meets the last row of the right only: ASOF JOIN.
     """
 
     condition: Expression | None
@@ -88,9 +106,20 @@ class Join(Node):
     kind: str | None = None
     using: tuple[Identifier, ...] = ()
     natural: bool = False
+    asof: bool = False
 
 
-TableReference: TypeAlias = StreamTable | QueryTable | Join
+@dataclass(frozen=True, slots=True)
+class UnnestTable(Node):
+    """`UNNEST(array) [WITH ORDINALITY] [AS alias(element, position)]`: elements of an array of the row left of it."""
+
+    array: Expression
+    alias: Identifier | None
+    columns: tuple[Identifier, ...] = ()
+    ordinality: bool = False
+
+
+TableReference: TypeAlias = StreamTable | QueryTable | WindowTable | UnnestTable | Join
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +149,19 @@ Grouping: TypeAlias = Expression | GroupingList | GroupingSets
 
 
 @dataclass(frozen=True, slots=True)
-class Select(Node):
-    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [QUALIFY …]`.
+class NamedWindow(Node):
+    """`name AS (…)` in WINDOW."""
 
-    An empty `group_by` means that there is no GROUP BY.
+    name: Identifier
+    definition: WindowDefinition
+
+
+@dataclass(frozen=True, slots=True)
+class Select(Node):
+    """`SELECT … FROM … [WHERE …] [GROUP BY …] [HAVING …] [WINDOW …] [QUALIFY …]`.
+
+    An empty `group_by` means that there is no GROUP BY. Where a window function names one of the `windows`, it has
+    what that says.
     """
 
     distinct: bool
@@ -133,6 +171,7 @@ class Select(Node):
     group_by: tuple[Grouping, ...]
     having: Expression | None
     qualify: Expression | None = None
+    windows: tuple[NamedWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +251,16 @@ class With(Node):
 Query: TypeAlias = Select | UnionAll | SetOperation | Changes | Ordered | With
 
 
+def looked_at(query: Node) -> tuple[Query, int] | None:
+    """The query and the number of rows of `SELECT … LIMIT n` without ORDER BY: the first rows that come."""
+    match query:
+        case Ordered(inner, (), int() as limit):
+            return inner, limit
+        case With(tables, Ordered(inner, (), int() as limit)):
+            return With(tables, inner, span=query.span), limit
+    return None
+
+
 # ---- walks over the syntax tree --------------------------------------------------------------------------------------
 
 Tree = TypeVar("Tree")
@@ -230,12 +279,14 @@ def reads_system(*nodes: Node) -> bool:
 
 def own_nodes(tree: object) -> Iterator[Node]:
     """The nodes of a tree, or of several; those of a query inside belong to that query."""
-    if isinstance(tree, tuple):
-        for part in tree:
-            yield from own_nodes(part)
-    elif isinstance(tree, Node) and not isinstance(tree, Query):
-        yield tree
-        yield from own_nodes(tuple(children(tree)))
+    pending = [tree]  # no recursion: the height of a tree is checked when all of it is parsed
+    while pending:
+        part = pending.pop()
+        if isinstance(part, tuple):
+            pending.extend(reversed(part))
+        elif isinstance(part, Node) and not isinstance(part, Query):
+            yield part
+            pending.extend(reversed(children(part)))
 
 
 def rewrite(tree: Tree, change: Callable[[Node], Node], into_queries: bool = True) -> Tree:

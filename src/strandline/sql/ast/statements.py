@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from strandline.sql.ast.connectors import BadInput, ChangesIn, ColumnDefinition, Connector, Hint
 from strandline.sql.ast.nodes import Duration, Identifier, Node
-from strandline.sql.ast.queries import Query
+from strandline.sql.ast.queries import Query, StreamTable
 from strandline.sql.ast.tables import CreateMaterializedView, CreateTable, CreateTableAs, TableChange
 
 
@@ -42,6 +42,8 @@ class CreateStream(Node):
     hints: tuple[Hint, ...] = ()
     bad_input: BadInput | None = None
     changes: ChangesIn | None = None
+    replace: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class CreateStreamAs(Node):
     name: Identifier
     query: Query
     shedding: Shedding | None = None
+    replace: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class CreateView(Node):
     columns: tuple[Identifier, ...]
     query: Query
     replace: bool
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,8 @@ class CreateSink(Node):
     target: Connector
     query: Query
     shedding: Shedding | None = None
+    replace: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +115,16 @@ class ExplainAnalyze(Node):
 
 @dataclass(frozen=True, slots=True)
 class Show(Node):
-    """`SHOW what`, with what one of STREAMS, TABLES, VIEWS, QUERIES, SINKS, SHEDDING."""
+    """`SHOW what`, with what one of STREAMS, TABLES, VIEWS, QUERIES, SINKS, SHEDDING, FUNCTIONS."""
 
     what: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShowColumns(Node):
+    """`SHOW COLUMNS FROM name`, or `DESCRIBE query`: names and types of columns."""
+
+    of: Identifier | Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +138,17 @@ class Set(Node):
 
 @dataclass(frozen=True, slots=True)
 class Describe(Node):
-    """`DESCRIBE name`."""
+    """`DESCRIBE name`, or that of a file: `DESCRIBE 'trades.csv'`."""
 
     name: Identifier
+    file: StreamTable | None = None
 
 
+Creation: TypeAlias = (
+    CreateStream | CreateStreamAs | CreateView | CreateTable | CreateTableAs | CreateMaterializedView | CreateSink
+)
 Declaration: TypeAlias = (
     CreateStream | CreateStreamAs | CreateView | CreateTable | CreateTableAs | CreateMaterializedView | Drop
 )
-Listing: TypeAlias = Explain | ExplainAnalyze | Show | Describe
+Listing: TypeAlias = Explain | ExplainAnalyze | Show | ShowColumns | Describe
 Statement: TypeAlias = Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding

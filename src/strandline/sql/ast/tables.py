@@ -15,14 +15,16 @@ from strandline.sql.ast.queries import Query, QueryTable, StreamTable
 class CreateTable(Node):
     """`CREATE TABLE [IF NOT EXISTS] name (columns, PRIMARY KEY (…)) [SOURCE …] [clauses] [WITH (…)]`.
 
-    `key` are the columns of PRIMARY KEY, wherever it stands, `required` those that are NOT NULL. `retroactive` is None
-    where neither RETROACTIVE nor NON RETROACTIVE is written. Without columns, the source declares them.
+    `key` are the columns of PRIMARY KEY, wherever it stands, `required` those that are NOT NULL, `defaults` those with
+    DEFAULT. `retroactive` is None where neither RETROACTIVE nor NON RETROACTIVE is written. Without columns, the source
+    declares them.
     """
 
     name: Identifier
     columns: tuple[ColumnDefinition, ...]
     key: tuple[Identifier, ...] = ()
     required: tuple[Identifier, ...] = ()
+    defaults: tuple[SetItem, ...] = ()
     source: Connector | None = None
     time_column: Identifier | None = None
     end_column: Identifier | None = None
@@ -34,6 +36,7 @@ class CreateTable(Node):
     keep: Duration | None = None
     hints: tuple[Hint, ...] = ()
     if_not_exists: bool = False
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class CreateTableAs(Node):
     columns: tuple[Identifier, ...]
     query: Query
     if_not_exists: bool = False
+    replace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,24 +59,33 @@ class CreateMaterializedView(Node):
     query: Query
     keep: Duration | None = None
     if_not_exists: bool = False
+    replace: bool = False
 
 
 # ---- changes ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Values(Node):
-    """`VALUES (expression, …), …`; all rows have the same length."""
+class Default(Node):
+    """`DEFAULT` in place of a value: what the declaration of the column says, or NULL."""
 
-    rows: tuple[tuple[Expression, ...], ...]
+
+NewValue: TypeAlias = Expression | Default
+
+
+@dataclass(frozen=True, slots=True)
+class Values(Node):
+    """`VALUES (value, …), …`; all rows have the same length. A row without values is `DEFAULT VALUES`."""
+
+    rows: tuple[tuple[NewValue, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SetItem(Node):
-    """`column = value` of SET."""
+    """`column = value` of SET, or `column … DEFAULT value` of a declaration."""
 
     column: Identifier
-    value: Expression
+    value: NewValue
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +150,7 @@ class MergeInsert(Node):
 
     condition: Expression | None
     columns: tuple[Identifier, ...]
-    values: tuple[Expression, ...]
+    values: tuple[NewValue, ...]
 
 
 MergeBranch: TypeAlias = MergeUpdate | MergeDelete | MergeInsert

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from strandline.core.types import BOOLEAN, NULL, VARCHAR, Type, is_numeric
+from strandline.core.types import BOOLEAN, DOUBLE, NULL, VARCHAR, Type, array_of, is_numeric
 from strandline.functions.aggregates import AGGREGATES, AggregateFunction, aggregate_type
 from strandline.functions.signatures import ARRAY_HINT, FunctionError, is_implicitly_castable
 from strandline.logical.expressions import Call, Case, Cast, Expression, Literal, Value
@@ -66,6 +66,8 @@ def bind_aggregate(
     if function.form in ("within group", "fraction within group"):
         value: Expression | None = order[0].value
         parameter = _fraction(node, bind) if function.form == "fraction within group" else None
+    elif function.form == "pair":
+        value = _pair(function, node, bind)
     else:
         value = None if isinstance(node.arguments, ast.Star) else bind(node.arguments[0])
         parameter = _separator(node, bind) if function.form == "separated" else None
@@ -79,7 +81,9 @@ def bind_aggregate(
         name, parameter, order = "percentile_cont", 0.5, (Sorted(value, False, False),)
     user = node.definition if isinstance(node.definition, UserAggregate) else None
     try:
-        if user is None:
+        if function.form == "pair":
+            kind = DOUBLE
+        elif user is None:
             kind = aggregate_type(name, None if value is None else value.type)
         else:
             assert value is not None, "only COUNT takes a star"
@@ -104,6 +108,22 @@ def bind_aggregate(
     return BoundAggregate(name, value, kind, distinct, order, parameter, user)
 
 
+def _pair(function: AggregateFunction, node: ast.FunctionCall, bind: Bind) -> Expression:
+    """Both arguments as an array of two DOUBLEs; NULL if one of them is."""
+    assert not isinstance(node.arguments, ast.Star)
+    numbers = []
+    for argument in node.arguments:
+        value = bind(argument)
+        if value.type != NULL and not is_numeric(value.type):
+            hint = f"Write {function.usage}. {function.doc}"
+            raise argument.error(f"{function.name} does not accept ({value.type})", "type-mismatch", hint)
+        numbers.append(cast_to(value, DOUBLE))
+    kind = array_of(DOUBLE)
+    is_known = tuple(Call("not", (Call("is_null", (number,), BOOLEAN),), BOOLEAN) for number in numbers)
+    pair = Call("array", tuple(numbers), kind)
+    return Case(((Call("and", is_known, BOOLEAN), pair),), Literal(None, kind), kind)
+
+
 def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -> tuple[Expression, tuple[Sorted, ...]]:
     """The argument of an aggregate of the user's in the type that it takes, in the order that names it, too."""
     (kind,) = user.arguments
@@ -115,7 +135,7 @@ def _fitted(user: UserAggregate, value: Expression, order: tuple[Sorted, ...]) -
 
 def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
     count = 1 if isinstance(node.arguments, ast.Star) else len(node.arguments)
-    arity = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1}[function.form]
+    arity = {"value": 1, "separated": 2, "within group": 0, "fraction within group": 1, "pair": 2}[function.form]
     within = function.form in ("within group", "fraction within group")
     problem = None
     if isinstance(node.arguments, ast.Star) and function.name != _COUNT:
@@ -131,7 +151,7 @@ def _check_form(function: AggregateFunction, node: ast.FunctionCall) -> None:
         problem = f"{function.name} does not take WITHIN GROUP"
     elif node.order and not function.ordered:
         problem = f"{function.name} does not take ORDER BY"
-    elif within and node.distinct:
+    elif (within or function.form == "pair") and node.distinct:
         problem = f"{function.name} does not take DISTINCT"
     if problem is not None:
         raise node.error(problem, "type-mismatch", f"Write {function.usage}.")

@@ -41,6 +41,12 @@ class Assignment:
 class StatementScalars(Scalars):
     """Binds the expressions of a statement that changes a table: over its rows, without subqueries and aggregates."""
 
+    def value(self, table: Table, column: str, node: ast.NewValue) -> Operand:
+        """The value for a column, or its DEFAULT."""
+        if not isinstance(node, ast.Default):
+            return self.operand(node)
+        return Operand(default_value(table, column), node.span)
+
     def subquery(self, node: Subquery) -> Expression:
         hint = "Write MERGE INTO t USING (SELECT …) AS s ON …, which reads the subquery once for all rows."
         raise node.error(f"cannot use a subquery in {self.clause}", "misplaced-subquery", hint)
@@ -55,15 +61,25 @@ def assign(table: Table, column: str, operand: Operand) -> Assignment:
     """The assignment of a value to a column, cast to its type."""
     kind = table.column_type(column)
     value = _fit(operand, column, kind)
-    if isinstance(value, Literal) and value.value is None and column in table.key:
-        raise null_key(table, column, operand.span)
+    if isinstance(value, Literal) and value.value is None:
+        check_nullable(table, column, operand.span)
     return Assignment(column, value)
 
 
-def null_key(table: Table, column: str, span: Span) -> BindError:
-    """The refusal of a row without a value in its primary key; the caller raises it."""
-    message = f'column "{column}" of the primary key of table "{table.name}" cannot be NULL'
-    return BindError(message, code="null-key", hint=f'Give "{column}" a value.', span=span)
+def default_value(table: Table, column: str) -> Literal:
+    """What a column has that a statement does not give."""
+    return Literal(table.defaults.get(column), table.column_type(column))
+
+
+def check_nullable(table: Table, column: str, span: Span) -> None:
+    """Refuse NULL, or no value, in a column of the primary key or one that is NOT NULL."""
+    if column not in (*table.key, *table.required):
+        return
+    hint = f'Give "{column}" a value.'
+    if column in table.key:
+        message = f'column "{column}" of the primary key of table "{table.name}" cannot be NULL'
+        raise BindError(message, code="null-key", hint=hint, span=span)
+    raise BindError(f'column "{column}" of table "{table.name}" is NOT NULL', code="null-value", hint=hint, span=span)
 
 
 def out_of_range(column: str, kind: Type, span: Span) -> BindError:

@@ -6,7 +6,7 @@ where an id appears again is the Map below an Aggregate, which passes columns on
 
 The shape of a SELECT is always the same, from the bottom: FROM (scans and joins); WHERE (Filter, and Apply for its
 subqueries); if it groups Map (keys and arguments), Aggregate and HAVING (Filter and Apply); the Applys of the SELECT
-list; Rank and QUALIFY; the Map of the output columns and a Distinct. `decorrelate` makes joins of the Applys then.
+list; Over, Rank and QUALIFY; the Map of the outputs and a Distinct. `decorrelate` makes joins of the Applys then.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import islice
 from typing import Final, assert_never
 
 from strandline.core.errors import BindError, Span
@@ -24,25 +25,37 @@ from strandline.logical.decorrelate import decorrelate
 from strandline.logical.expressions import ColumnRef, Expression, columns_of, conjunction
 from strandline.logical.plan import ALL_ROWS, Changes, Distinct, Map, Plan, SetKind, SetOperation, TopRows, Union
 from strandline.logical.schema import Ids, filtered, pass_on, schema
-from strandline.logical.tree import reads_changes, sources
+from strandline.logical.tree import reads_changes, sources, walk
 from strandline.sql import ast
+from strandline.sql.binder.clock import open_windows, read_clock
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_tables
 from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
+from strandline.sql.binder.interval_joins import with_derived_windows
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.lookups import look_up_tables
 from strandline.sql.binder.names import Names, with_names
+from strandline.sql.binder.notices import derived_windows_notice, query_notices
+from strandline.sql.binder.over_rows import plan_window_functions
 from strandline.sql.binder.scaled_aggregates import rescaled
 from strandline.sql.binder.scope import Scope
-from strandline.sql.binder.select_list import Output, is_listed, listed_column, output_columns, sort_key
+from strandline.sql.binder.select_list import (
+    Output,
+    is_listed,
+    listed_column,
+    output_columns,
+    sort_key,
+    write_out_aliases,
+)
 from strandline.sql.binder.stored import not_stored
 from strandline.sql.binder.subqueries import ClauseScalars, is_match_test
-from strandline.sql.binder.window_functions import Ranks, is_ranking, over_outputs
+from strandline.sql.binder.window_functions import WindowFunctions, has_window_functions, over_outputs
 from strandline.sql.parser.statements import parse_one
 
 # Every later phase walks plans recursively; this keeps the walks well within Python's stack.
 MAX_PLAN_HEIGHT: Final = 100
+MAX_NOTICED_NODES: Final = 1_000  # of a plan that is examined for notices
 # IN, ANY and ALL as values are two joins each, and so are those within them: they double with every level.
 MAX_SUBQUERIES: Final = 400
 
@@ -69,8 +82,12 @@ def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) ->
     """
     names = Names(catalog, stored=stored)
     binder = Binder(names)
+    query = read_clock(query) if stored else open_windows(query, catalog)
     plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
     if not stored:
+        binder.add_notices(plan)
+        if names.windows:
+            catalog.notices.add(derived_windows_notice(names.windows))
         plan = look_up_tables(plan, binder.spans, query.span)
     return plan, frozenset(names.reads)
 
@@ -117,7 +134,9 @@ class Binder:
         self.names = names
         self.ids = Ids()
         self.spans: dict[str, Span] = {}  # the names in FROM, by the ids of their columns
+        self.unwindowed: dict[str, str] = {}  # the names in FROM without a window, by the ids of their columns
         self.inlined = 0
+        self.select_span: Span | None = None  # of the SELECT at hand
         self.subqueries = 0
 
     def query(self, query: ast.Query, prefix: str) -> Plan:
@@ -153,6 +172,13 @@ class Binder:
             case _:
                 assert_never(query)
 
+    def add_notices(self, plan: Plan) -> None:
+        """Raise the notices of the plan of a query, unless it is very large."""
+        if sum(1 for _ in islice(walk(plan), MAX_NOTICED_NODES + 1)) > MAX_NOTICED_NODES:
+            return
+        for notice in query_notices(plan, self.unwindowed, self.names.catalog):
+            self.names.catalog.notices.add(notice)
+
     def stored_plan(self, stream: DerivedStream, name: ast.Identifier) -> Plan:
         """The query behind a name. Where a statement is executed at once, its own materialized views are scans, too:
         a view is bound again then, from its text."""
@@ -184,7 +210,9 @@ class Binder:
         """Bind with the names of the queries of a WITH. Each of these has ids of its own; every use makes new ones."""
         around = self.names
         for number, table in enumerate(tables):
-            plan = Binder(self.names.inside(tables, number)).query(table.query, prefix="")
+            binder = Binder(self.names.inside(tables, number))
+            plan = binder.query(table.query, prefix="")
+            binder.add_notices(plan)
             self.names = self.names.with_query(table, plan)
         yield
         self.names = around
@@ -251,15 +279,16 @@ class Binder:
 
         In a UNION ALL a bare NULL keeps its open type until the branches meet.
         """
-        select = rescaled(select)
+        select = with_derived_windows(rescaled(select), self.names)
+        self.select_span = select.span
         source, scope = bind_tables(self, select.tables)
-        source = self.where(select.where, source, scope)
         outputs = output_columns(select.items, scope)
+        source = self.where(write_out_aliases(select.where, outputs, scope), source, scope)
         hidden = [] if top is None else [i.value for i in top.order if not is_listed(i.value, outputs)]
-        ranks = Ranks(self.ids)
+        functions = WindowFunctions(self.ids)
         nodes = [*(output.node for output in outputs), *hidden]
-        source, values, qualify = self.above_where(select, nodes, outputs, source, scope, ranks)
-        source = filtered(ranks.plan(source), qualify)
+        source, values, qualify = self.above_where(select, nodes, outputs, source, scope, functions)
+        source = filtered(plan_window_functions(functions, source, self), qualify)
         _check_height(source, select.span)
         columns = []
         for output, value in zip(outputs, values, strict=False):
@@ -302,12 +331,12 @@ class Binder:
         outputs: list[Output],
         source: Plan,
         scope: Scope,
-        ranks: Ranks | None = None,
+        functions: WindowFunctions | None = None,
     ) -> tuple[Plan, list[Expression], Expression | None]:
         """The rows that a SELECT lists, the values of some expressions over them, and the condition of QUALIFY."""
         qualify = None if select.qualify is None else over_outputs(select.qualify, outputs, scope)
         if not is_grouping(select):
-            scalars = ClauseScalars(self, scope, "SELECT", ranks)
+            scalars = ClauseScalars(self, scope, "SELECT", functions)
             values = [scalars.bind(node) for node in nodes]
             condition = None if qualify is None else scalars.condition(qualify, "QUALIFY")
             return scalars.over(source), values, condition
@@ -315,32 +344,35 @@ class Binder:
         for keys in grouping_sets(select.group_by):
             groups.sets.append(tuple(groups.add_key(node, outputs) for node in keys))
         select_scalars, having_scalars, qualify_scalars = (
-            GroupScalars(self, groups, clause, clause_ranks)
-            for clause, clause_ranks in (("SELECT", ranks), ("HAVING", None), ("QUALIFY", ranks))
+            GroupScalars(self, groups, clause, allowed)
+            for clause, allowed in (("SELECT", functions), ("HAVING", None), ("QUALIFY", functions))
         )
         values = [select_scalars.value(node) for node in nodes]
-        having = conjunction(() if select.having is None else (having_scalars.truth(select.having),))
+        condition_of_groups = write_out_aliases(select.having, outputs, scope)
+        having = conjunction(() if condition_of_groups is None else (having_scalars.truth(condition_of_groups),))
         condition = None if qualify is None else qualify_scalars.truth(qualify)
         plan = filtered(having_scalars.over(groups.plan(source)), having)
         return qualify_scalars.over(select_scalars.over(plan)), values, condition
 
     def subquery(self, query: ast.Query, outer: Scope) -> tuple[Plan, list[Operand]]:
-        """A subquery in an expression: its rows, and its outputs over them. What combines queries, ranks or takes the
-        first rows is bound on its own: it has no outer references."""
+        """A subquery in an expression: its rows, and its outputs over them. What combines queries, takes the first
+        rows or has window functions is bound on its own: it has no outer references."""
         if isinstance(query, ast.With):
             with self.names_of(query.tables):
                 return self.subquery(query.body, outer)
-        if not isinstance(query, ast.Select) or is_ranking(query):
+        if not isinstance(query, ast.Select) or has_window_functions(query):
             plan = self.query(query, prefix="")
             return plan, [Operand(ColumnRef(c.id, c.type), query.span) for c in schema(plan)]
         self.subqueries += 1
         if self.subqueries > MAX_SUBQUERIES:
             hint = "IN, ANY and ALL outside a top-level AND expand to two joins each; nest fewer."
             raise query.error("the plan of the nested subqueries is too large", "too-large", hint)
+        query = with_derived_windows(query, self.names)
+        self.select_span = query.span
         source, scope = bind_tables(self, query.tables)
         scope = replace(scope, outer=outer)
-        source = self.where(query.where, source, scope)
         outputs = output_columns(query.items, scope)
+        source = self.where(write_out_aliases(query.where, outputs, scope), source, scope)
         nodes = [output.node for output in outputs]
         source, values, _ = self.above_where(query, nodes, outputs, source, scope)
         listed = zip(nodes, values, strict=True)

@@ -14,9 +14,11 @@ from strandline.core.errors import CatalogError
 from strandline.core.security.allow import Allow
 from strandline.functions.aggregates import find_aggregate
 from strandline.functions.registry import ALIASES, FUNCTIONS
+from strandline.functions.spellings import SPELLINGS
 from strandline.logical.udf import Definition, UserAggregate, UserFunction
 from strandline.sql import ast
 from strandline.sql.lexer import RESERVED
+from strandline.sql.parser.formats import FORMATTERS
 from strandline.sql.parser.queries import CHANGES
 from strandline.sql.parser.statements import parse_type
 
@@ -50,7 +52,7 @@ def _check(name: str, arguments: Sequence[str]) -> None:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) or name.upper() in (*RESERVED, *CHANGES):
         hint = "Use a letter, then letters, digits and _; not a reserved word."
         raise CatalogError(f'invalid function name "{name}"', code="function-name", hint=hint)
-    if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS} or find_aggregate(name) is not None:
+    if name.lower() in {*FUNCTIONS, *ALIASES, *_FORMS, *SPELLINGS, *FORMATTERS} or find_aggregate(name) is not None:
         raise CatalogError(
             f"function {name.lower()} already exists", code="function-exists", hint="Choose another name."
         )

@@ -6,6 +6,7 @@ There is no query in it, so it needs nothing of the binder.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 
 from strandline.logical.catalog import BadInputPolicy, BaseStream, ConnectorCall, SourceSchema
@@ -23,8 +24,11 @@ def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema 
     declared = declare_columns("stream", statement.name, statement.columns, statement.source, source_schema)
     time_column = None if statement.time_column is None else declared.find_time(statement.time_column)
     disorder_us = statement.within.microseconds if statement.within else 0
+    source = bind_connector(statement.source)
     if not statement.columns and source_schema is not None:
+        source = replace(source, options={**source_schema.options, **source.options})
         if time_column is None:
+            _refuse_unclear_time(statement, source_schema)
             time_column = source_schema.time_column
         if time_column == source_schema.time_column and statement.within is None:
             disorder_us = source_schema.disorder_us
@@ -33,7 +37,7 @@ def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema 
     return BaseStream(
         name=statement.name.name,
         columns=declared.columns,
-        source=bind_connector(statement.source),
+        source=source,
         time_column=time_column,
         disorder_us=disorder_us,
         idle_after_us=statement.idle_after.microseconds if statement.idle_after else None,
@@ -44,6 +48,17 @@ def bind_create_stream(statement: ast.CreateStream, source_schema: SourceSchema 
         if statement.changes is None
         else _change_feed(statement, statement.changes, declared, time_column),
     )
+
+
+def _refuse_unclear_time(statement: ast.CreateStream, source_schema: SourceSchema) -> None:
+    """Refuse data in which several columns may be the time."""
+    if source_schema.times:
+        names = list(map(written, source_schema.times))
+        raise statement.source.error(
+            f"{', '.join(names[:-1])} or {names[-1]} may be the time of a row of {source_schema.place}",
+            "unclear-time",
+            f"Add ORDERED BY and the column by which the rows are in order, as in ORDERED BY {names[0]}.",
+        )
 
 
 def _change_feed(

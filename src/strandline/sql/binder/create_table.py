@@ -6,14 +6,17 @@ There is no query in it, so it needs nothing of the binder.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from strandline.core.temporal import SECOND
-from strandline.logical.catalog import SourceSchema, StreamStatistics, Table, TableKind
+from strandline.logical.catalog import ConnectorCall, SourceSchema, StreamStatistics, Table, TableKind
 from strandline.logical.change_feed import ChangeFeed
+from strandline.logical.expressions import Value
 from strandline.sql import ast
 from strandline.sql.binder.create_stream import bind_connector, written
 from strandline.sql.binder.declared_columns import Columns, DeclaredColumns, declare_columns
+from strandline.sql.binder.insert_values import evaluate_default
 from strandline.sql.binder.scope import VALIDITY
 
 # A silent feed of a table follows the streams after this time: it must not hold queries back.
@@ -29,7 +32,6 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
     declared = _declare(statement, source_schema)
     _check_clauses(statement)
     key = _bind_key(statement, declared)
-    _check_required(statement, key)
     statistics_of_table(statement, source_schema)
     time_column = None if statement.time_column is None else declared.find_time(statement.time_column)
     kind: TableKind = "changing"
@@ -41,21 +43,40 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
     changes = _bind_changes(statement, declared, time_column, key)
     # The operation and the time of a change are not columns of the row that it changes.
     hidden = () if changes is None else (changes.op_column, time_column)
-    return Table(
+    table = Table(
         name=statement.name.name,
         columns=tuple(column for column in declared.columns if column[0] not in hidden),
         key=key,
         kind=kind,
         retroactive=statement.retroactive is not False,
-        source=None if statement.source is None else bind_connector(statement.source),
+        source=None if statement.source is None else _bind_source(statement, statement.source, source_schema),
         time_column=time_column,
         end_column=declared.find_end(statement.time_column, statement.end_column),
-        disorder_us=statement.within.microseconds if statement.within else 0,
+        disorder_us=_bind_disorder(statement, time_column, source_schema),
         idle_after_us=idle_after_us,
         changes=changes,
         keep_us=statement.keep.microseconds if statement.keep else None,
         source_columns=declared.columns if changes is not None else (),
+        required=_bind_required(statement, declared, key, hidden),
     )
+    return replace(table, defaults=_bind_defaults(statement, declared, table))
+
+
+def _bind_disorder(statement: ast.CreateTable, time_column: str | None, source_schema: SourceSchema | None) -> int:
+    if statement.within is not None:
+        return statement.within.microseconds
+    if statement.columns or source_schema is None or time_column is None or statement.end_column is not None:
+        return 0
+    return source_schema.disorder_us if time_column == source_schema.time_column else 0
+
+
+def _bind_source(
+    statement: ast.CreateTable, source: ast.Connector, source_schema: SourceSchema | None
+) -> ConnectorCall:
+    call = bind_connector(source)
+    if statement.columns or source_schema is None:
+        return call
+    return replace(call, options={**source_schema.options, **call.options})
 
 
 def table_declaration(name: str, columns: Columns, key: Sequence[str], source: str | None) -> str:
@@ -135,11 +156,24 @@ def _bind_key(statement: ast.CreateTable, declared: DeclaredColumns) -> tuple[st
     return key or feed_key
 
 
-def _check_required(statement: ast.CreateTable, key: tuple[str, ...]) -> None:
-    for column in statement.required:
-        if not any(column.matches(name) for name in key):
-            hint = "Leave it out: only the columns of the PRIMARY KEY are never NULL."
-            raise column.error("NOT NULL of a column outside the key is not supported", "not-supported", hint)
+def _bind_required(
+    statement: ast.CreateTable, declared: DeclaredColumns, key: tuple[str, ...], hidden: tuple[str | None, ...]
+) -> tuple[str, ...]:
+    """The columns outside the key that are NOT NULL, in their order. The operation and the time of a change are never
+    NULL in a row that takes effect."""
+    names = {declared.find(column)[0] for column in statement.required}
+    return tuple(name for name, _ in declared.columns if name in names and name not in key and name not in hidden)
+
+
+def _bind_defaults(statement: ast.CreateTable, declared: DeclaredColumns, table: Table) -> dict[str, Value]:
+    """The values of DEFAULT, which are constants."""
+    if statement.defaults and statement.source is not None:
+        hint = "Leave it out: rows of a source are what they are, and NULL where it has nothing."
+        raise statement.defaults[0].error("DEFAULT and SOURCE exclude each other", "conflicting-clauses", hint)
+    return {
+        declared.find(item.column)[0]: evaluate_default(table, declared.find(item.column)[0], item.value)
+        for item in statement.defaults
+    }
 
 
 def _bind_changes(

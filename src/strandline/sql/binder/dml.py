@@ -10,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, assert_never
 
-from strandline.core.errors import CatalogError
+from strandline.core.errors import CatalogError, Span
 from strandline.core.lazy import pl
 from strandline.core.temporal import Instant
 from strandline.core.types import Column, Schema
 from strandline.functions.signatures import meet
-from strandline.logical import expressions as logical
 from strandline.logical.catalog import Catalog, Table
 from strandline.logical.expressions import ColumnRef, Expression, conjunction
 from strandline.logical.plan import Distinct, Map, Plan
 from strandline.logical.schema import schema
 from strandline.sql import ast
-from strandline.sql.binder.assignments import Assignment, StatementScalars, assign, null_key
+from strandline.sql.binder.assignments import Assignment, StatementScalars, assign, check_nullable, default_value
 from strandline.sql.binder.binder import Binder, bind_reading
+from strandline.sql.binder.clock import read_clock
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.binder.declared_columns import DeclaredColumns
 from strandline.sql.binder.expressions import Operand, call
@@ -120,7 +120,7 @@ BoundChange: TypeAlias = BoundInsert | BoundUpdate | BoundDelete | BoundMerge
 def bind_change(statement: ast.TableChange, catalog: Catalog) -> BoundChange:
     """The change of a table that a statement asks for."""
     table = find_changed_table(statement.table, catalog)
-    statement = with_definitions(statement, catalog.functions, catalog.allow)
+    statement = read_clock(with_definitions(statement, catalog.functions, catalog.allow))
     match statement:
         case ast.Insert():
             return _bind_insert(statement, table, catalog)
@@ -200,20 +200,28 @@ def _bind_condition(node: ast.Expression | None, scope: Scope, clause: str) -> E
 def _bind_items(table: Table, items: tuple[ast.SetItem, ...], scalars: StatementScalars) -> tuple[Assignment, ...]:
     declared = _declared(table)
     declared.find_all(tuple(item.column for item in items))  # each of them once
-    return tuple(assign(table, declared.find(item.column)[0], scalars.operand(item.value)) for item in items)
+    names = [declared.find(item.column)[0] for item in items]
+    operands = [scalars.value(table, name, item.value) for name, item in zip(names, items, strict=True)]
+    return tuple(assign(table, name, operand) for name, operand in zip(names, operands, strict=True))
 
 
 def _bind_targets(table: Table, columns: tuple[ast.Identifier, ...], count: int, place: ast.Node) -> tuple[str, ...]:
-    """The columns that a list of `count` values is for: those that are named, or else all."""
+    """The columns that a list of `count` values is for: those that are named, or else all. The others need a default
+    where they may not be NULL."""
     names = _declared(table).find_all(columns) if columns else tuple(name for name, _ in table.columns)
     if len(names) != count:
         message = f"INSERT has {count} value{'' if count == 1 else 's'} for {len(names)} columns"
         hint = f"Columns are {', '.join(names)}." if columns else f"Name them: INSERT INTO {table.name} (column, …) …."
         raise place.error(message, "column-count", hint)
-    missing = [name for name in table.key if name not in names]
-    if missing:
-        raise null_key(table, missing[0], columns[0].span.to(columns[-1].span))
+    if len(names) < len(table.columns):
+        _check_missing(table, names, columns[0].span.to(columns[-1].span))
     return names
+
+
+def _check_missing(table: Table, names: tuple[str, ...], span: Span) -> None:
+    for name in (*table.key, *table.required):
+        if name not in names and table.defaults.get(name) is None:
+            check_nullable(table, name, span)
 
 
 def _check_ids(table: Table, columns: Schema, place: ast.Node) -> None:
@@ -283,7 +291,7 @@ def _bind_insert(statement: ast.Insert, table: Table, catalog: Catalog) -> Bound
     at = _bind_at(statement.at)
     if isinstance(statement.source, ast.Values):
         values = statement.source
-        names = _bind_targets(table, statement.columns, len(values.rows[0]), values)
+        names = _bind_value_targets(table, statement.columns, values)
         return BoundInsert(table, evaluate_values(table, names, values), conflict=conflict, at=at)
     query = statement.source
     plan, reads = bind_reading(query, catalog, stored=True)
@@ -294,11 +302,21 @@ def _bind_insert(statement: ast.Insert, table: Table, catalog: Catalog) -> Bound
     return BoundInsert(table, None, BoundSource(plan, reads, columns, query), assignments, conflict, at)
 
 
+def _bind_value_targets(table: Table, columns: tuple[ast.Identifier, ...], values: ast.Values) -> tuple[str, ...]:
+    if values.rows[0]:
+        return _bind_targets(table, columns, len(values.rows[0]), values)
+    if columns:
+        hint = "Leave the columns out: all of them have their defaults."
+        raise columns[0].error("DEFAULT VALUES needs no column list", "column-count", hint)
+    _check_missing(table, (), values.span)
+    return ()
+
+
 def _assign_all(table: Table, operands: dict[str, Operand]) -> tuple[Assignment, ...]:
-    """The values of all columns of a new row; those that are not given are NULL."""
+    """The values of all columns of a new row; those that are not given have their default, or NULL."""
     return tuple(
-        assign(table, name, operands[name]) if name in operands else Assignment(name, logical.Literal(None, kind))
-        for name, kind in table.columns
+        assign(table, name, operands[name]) if name in operands else Assignment(name, default_value(table, name))
+        for name, _ in table.columns
     )
 
 
@@ -347,7 +365,7 @@ def _bind_branch(branch: ast.MergeBranch, table: Table, scope: Scope, source_sco
             # A source row without a match has no row of the table beside it.
             names = _bind_targets(table, columns, len(values), branch)
             scalars = StatementScalars(source_scope, "VALUES")
-            operands = {name: scalars.operand(value) for name, value in zip(names, values, strict=True)}
+            operands = {name: scalars.value(table, name, value) for name, value in zip(names, values, strict=True)}
             assignments = _assign_all(table, operands)
             return MergeAction("insert", _bind_condition(condition, source_scope, "WHEN"), assignments)
         case _:

@@ -1,7 +1,7 @@
 """Binding of scalar expressions: from syntax to typed calls over the columns in scope.
 
 Overloads are resolved, and the casts that a function asks for become explicit. What only some clauses may contain, as
-subqueries, aggregates, GROUPING and RANK(), is refused here; the binders of those clauses override the method.
+subqueries, aggregates, GROUPING and window functions, is refused here; the binders of those clauses override that.
 """
 
 from __future__ import annotations
@@ -15,18 +15,25 @@ from strandline.functions.aggregates import AGGREGATES, AggregateFunction, find_
 from strandline.functions.datetimes import PARTS, part_of
 from strandline.functions.registry import ALIASES, FUNCTIONS, check, resolve, suggestion
 from strandline.functions.signatures import ARRAY_HINT, FunctionError, castable, is_implicitly_castable, meet
+from strandline.functions.spellings import SPELLINGS
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, UserCall, extent
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.sql import ast
 from strandline.sql.binder.aggregates import described
 from strandline.sql.binder.literals import article, cast_to, number, read
 from strandline.sql.binder.scope import Scope
+from strandline.sql.dialects import names as other_dialects
+from strandline.sql.parser.expressions import MONTHS
 
 # BETWEEN and CASE x WHEN repeat their operand. Nested in each other they would repeat it exponentially often.
 MAX_REPEATED_NODES: Final = 1_000
 
 # Names of operators in `FUNCTIONS` that look like functions, but are not written as calls.
 OPERATOR_WORDS: Final = frozenset(("neg", "is_null", "in", "like", "similar", "match", "and", "or", "not"))
+# Functions that have a meaning only over a window.
+WINDOW_FUNCTIONS: Final = frozenset(
+    ("row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "nth_value")
+)
 COMPARISONS: Final = frozenset(("=", "<>", "<", "<=", ">", ">=", "in"))
 
 
@@ -73,9 +80,11 @@ class Scalars:
         hint = "Use subqueries in WHERE, HAVING and the SELECT list, outside of aggregates."
         raise node.error(f"cannot use a subquery in {self.clause}", "misplaced-subquery", hint)
 
-    def rank(self, node: ast.Ranking) -> Expression:
-        hint = "Write QUALIFY RANK() OVER (…) <= 10, or compute the rank in a subquery in FROM."
-        raise node.error(f"RANK() is not allowed in {self.clause}", "misplaced-rank", hint)
+    def window_function(self, node: ast.WindowCall) -> Expression:
+        name = node.call.name.name.upper()
+        hint = f"Write QUALIFY {name}(…) OVER (…) <= 10, or compute it in a subquery in FROM."
+        message = f"window function {name} is not allowed in {self.clause}"
+        raise node.error(message, "misplaced-window-function", hint)
 
     def aggregate(self, function: AggregateFunction, node: ast.FunctionCall) -> Expression:
         if self.clause == "an aggregate":
@@ -90,8 +99,12 @@ class Scalars:
         return None
 
     def key(self, node: ast.Expression) -> Expression:
-        """A key of RANK() over the rows that are ranked."""
+        """A key or an argument of a window function over the rows that it sees."""
         return self.bind(node)
+
+    def key_condition(self, node: ast.Expression) -> Expression:
+        """The condition of FILTER of a window function."""
+        return self.condition(node, "FILTER")
 
     def condition(self, node: ast.Expression, what: str | None = None) -> Expression:
         """A BOOLEAN; NULL is one too."""
@@ -151,8 +164,8 @@ class Scalars:
                 return self.cast(node)
             case ast.FunctionCall():
                 return self.function(node)
-            case ast.Ranking():
-                return self.rank(node)
+            case ast.WindowCall():
+                return self.window_function(node)
             case _:
                 assert_never(node)
 
@@ -252,16 +265,31 @@ class Scalars:
         if name in OPERATOR_WORDS:
             hint = f"Write {FUNCTIONS[name].usage}."
             raise node.name.error(f"function {name} does not exist", "unknown-function", hint)
+        if name in WINDOW_FUNCTIONS:
+            hint = f"Write {name.upper()}(…) OVER (PARTITION BY k ORDER BY ts)."
+            raise node.error(f"window function {name} requires an OVER clause", "missing-over", hint)
         if name in ("extract", "date_part"):
             return self.part(name, node.arguments, node.span)
+        if name == MONTHS:
+            hint = "Write ts + INTERVAL 1 MONTH or ts - INTERVAL 1 MONTH; elsewhere use DAYS."
+            raise node.error("an INTERVAL of months has no fixed length", "unknown-unit", hint)
+        if name in SPELLINGS and name not in FUNCTIONS and name not in ALIASES:
+            hint = f"Write {' or '.join(spelling.written for spelling in SPELLINGS[name])}."
+            raise node.error(f"{name} does not accept these arguments", "type-mismatch", hint)
         if name == "position" and len(node.arguments) == 2:
             return self.apply("strpos", node.arguments[::-1], node.span)
         if name in ("substring", "substr") and len(node.arguments) == 2:
             text, second = map(self.operand, node.arguments)
             if second.value.type == VARCHAR:
                 return call("match", [text, second], node.span)
-        exists = name in FUNCTIONS or name in ALIASES
-        return call(name, [self.operand(part) for part in node.arguments], node.span if exists else node.name.span)
+        if name == "to_timestamp" and len(node.arguments) == 1:
+            text = self.operand(node.arguments[0])
+            if text.value.type == VARCHAR:  # a number is counted in seconds
+                return _fitted(text, TIMESTAMP)
+        if name not in FUNCTIONS and name not in ALIASES:
+            known = other_dialects.FUNCTIONS.get(name) or suggestion(name, (*FUNCTIONS, *ALIASES, *AGGREGATES))
+            raise node.name.error(f"function {name} does not exist", "unknown-function", known)
+        return call(name, [self.operand(part) for part in node.arguments], node.span)
 
     def user_call(self, function: UserFunction, nodes: tuple[ast.Expression, ...], span: Span) -> Expression:
         operands = [self.operand(node) for node in nodes]
@@ -297,15 +325,11 @@ def call(function: str, operands: list[Operand], span: Span) -> Expression:
         arguments = tuple(_fitted(operand, kind) for operand, kind in pairs)
         check(resolved.function, arguments)
     except FunctionError as error:
-        exists = function in FUNCTIONS or function in ALIASES
-        code = "type-mismatch" if exists else "unknown-function"
         hint = "CAST them so that all have one type." if function in COMPARISONS else error.hint
-        if exists and any(operand.type.element is not None for operand in operands):
+        if any(operand.type.element is not None for operand in operands):
             hint = error.hint
-        if not exists:
-            hint = suggestion(function, (*FUNCTIONS, *ALIASES, *AGGREGATES))
         error_span = span if error.argument is None else operands[error.argument].span
-        raise BindError(error.message, code=code, hint=hint, span=error_span) from None
+        raise BindError(error.message, code="type-mismatch", hint=hint, span=error_span) from None
     return Call(resolved.function, arguments, resolved.result)
 
 

@@ -1,6 +1,6 @@
 """FROM: streams, named queries, subqueries and joins become a plan and the scope of their columns.
 
-A subquery in FROM reads nothing of the queries around it: there is no LATERAL.
+A subquery in FROM reads nothing of the queries around it, unless it is LATERAL.
 """
 
 from __future__ import annotations
@@ -10,19 +10,23 @@ from typing import TYPE_CHECKING, Final, assert_never
 from strandline.core.errors import BindError, Span
 from strandline.core.types import BOOLEAN, DOUBLE, Column
 from strandline.functions.signatures import meet
-from strandline.logical.catalog import WEIGHT, BaseStream, DerivedStream, Table
+from strandline.logical.catalog import ONE_ROW, WEIGHT, BaseStream, DerivedStream, Table
 from strandline.logical.expressions import Call, ColumnRef, Expression, Literal, conjunction
 from strandline.logical.plan import Join, Map, OuterJoin, Plan, Scan, SemiJoin
 from strandline.logical.schema import pass_on, rename, schema
 from strandline.logical.tree import size
 from strandline.sql import ast
+from strandline.sql.binder import laterals, window_tables
+from strandline.sql.binder.asof_joins import as_table_join, bind_asof_join
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.lookups import join_as_of
 from strandline.sql.binder.names import freshened
+from strandline.sql.binder.notices import is_read_without_window
 from strandline.sql.binder.scaled_aggregates import not_weighted
 from strandline.sql.binder.scope import Relation, Scope, suggestion
 from strandline.sql.binder.stored import bind_as_of, not_stored
+from strandline.sql.binder.unnest import bind_unnest, join_unnest, not_behind_rows
 from strandline.sql.binder.windows import Validity, granular, validity, windowed
 
 if TYPE_CHECKING:
@@ -31,11 +35,33 @@ if TYPE_CHECKING:
 # What a statement may take over from the queries behind its streams, in nodes of plans and expressions.
 MAX_INLINED: Final = 20_000
 
+_CONSTANT_HINT: Final = (
+    "Write the constants into the SELECT list of the stream, or declare the rows and join them:"
+    " CREATE TABLE x (k VARCHAR, a INT) SOURCE rows(('x', 1)) CONSTANT."
+)
+
 
 def bind_tables(binder: Binder, tables: tuple[ast.TableReference, ...]) -> tuple[Plan, Scope]:
-    """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong."""
+    """A comma list: all pairs, left-deep; the optimizer moves conditions from WHERE to where they belong. Without FROM
+    there is one row without columns."""
+    if not tables:
+        if not binder.names.stored:
+            raise BindError(
+                "a continuous query cannot read rows that are not in a stream or table",
+                code="missing-from",
+                hint=_CONSTANT_HINT,
+                span=binder.select_span,
+            )
+        return Scan(ONE_ROW, ONE_ROW, ()), Scope(())
     plan, scope = _first_table(binder, tables[0])
     for table in tables[1:]:
+        if isinstance(table, ast.QueryTable) and table.lateral:
+            pair = ast.Join(None, tables[0], table, span=table.span)
+            plan, scope = laterals.bind_lateral(binder, pair, table, plan, scope)
+            continue
+        if isinstance(table, ast.UnnestTable):
+            plan, scope = bind_unnest(binder, plan, scope, table)
+            continue
         right, added = bind_table(binder, table)
         plan, scope = _joined(None, None, (plan, scope), (right, added), table), scope.joined(added)
     return plan, scope
@@ -50,26 +76,41 @@ def bind_table(binder: Binder, table: ast.TableReference) -> tuple[Plan, Scope]:
             scope = Scope((Relation(alias.name, schema(plan), None, alias.span),))
             binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), alias.span))
             plan = windowed(plan, window, f'subquery "{alias.name}"', scope)
-            return granular(plan, granularity), scope
+            return _without_window(binder, granular(plan, granularity), window, alias.name), scope
+        case ast.WindowTable():
+            return window_tables.bind_window_table(binder, table)
         case ast.Join():
             return _join(binder, table)
+        case ast.UnnestTable():
+            raise not_behind_rows(table)
         case _:
             assert_never(table)
 
 
 def _join(binder: Binder, join: ast.Join) -> tuple[Plan, Scope]:
+    join = as_table_join(join, binder.names.catalog)
     left, left_scope = _first_table(binder, join.left)
+    if isinstance(join.right, ast.QueryTable) and join.right.lateral:
+        if join.using or join.natural or join.asof:
+            hint = "Write JOIN LATERAL (…) AS m ON TRUE."
+            raise BindError("LATERAL takes ON only", code="lateral", hint=hint, span=join.right.span)
+        return laterals.bind_lateral(binder, join, join.right, left, left_scope)
+    if isinstance(join.right, ast.UnnestTable):
+        return join_unnest(binder, left, left_scope, join, join.right)
     right, right_scope = bind_table(binder, join.right)
     scope = left_scope.joined(right_scope)
     shared = join.using or (_shared(left_scope, right_scope, join.span) if join.natural else ())
     pairs = [(_of_side(left_scope, name, "left"), _of_side(right_scope, name, "right")) for name in shared]
-    if shared:
-        predicate = conjunction(
-            tuple(equality(one, two, name.span) for (one, two), name in zip(pairs, shared, strict=True))
-        )
+    if join.asof:
+        plan = bind_asof_join(binder, join, (left, left_scope), (right, right_scope), pairs)
     else:
-        predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
-    plan = _joined(join.kind, predicate, (left, left_scope), (right, right_scope), join.right)
+        if shared:
+            predicate = conjunction(
+                tuple(equality(one, two, name.span) for (one, two), name in zip(pairs, shared, strict=True))
+            )
+        else:
+            predicate = None if join.condition is None else Scalars(scope, "ON").condition(join.condition)
+        plan = _joined(join.kind, predicate, (left, left_scope), (right, right_scope), join.right)
     if join.kind in ("SEMI", "ANTI"):
         return plan, left_scope
     if not shared:
@@ -164,7 +205,14 @@ def _stream_table(binder: Binder, table: ast.StreamTable) -> tuple[Plan, Scope]:
     binder.spans.update(dict.fromkeys((column.id for column in schema(plan)), label.span))
     what = "query" if binder.names.is_local(stream) else stream.word
     plan = windowed(plan, table.window, f'{what} "{stream.name}"', scope)
-    return granular(plan, table.granularity), scope
+    return _without_window(binder, granular(plan, table.granularity), table.window, alias), scope
+
+
+def _without_window(binder: Binder, plan: Plan, window: ast.Window | None, alias: str) -> Plan:
+    """The plan; note if no window says for how long its rows are valid."""
+    if window is None and is_read_without_window(plan):
+        binder.unwindowed.update(dict.fromkeys((column.id for column in schema(plan)), alias))
+    return plan
 
 
 def _count_inlined(binder: Binder, stream: DerivedStream, span: Span) -> None:

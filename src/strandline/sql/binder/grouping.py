@@ -33,7 +33,7 @@ from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
 from strandline.sql.binder.select_list import Output, output_name
 from strandline.sql.binder.subqueries import ClauseScalars
-from strandline.sql.binder.window_functions import Ranks
+from strandline.sql.binder.window_functions import WindowFunctions
 
 if TYPE_CHECKING:
     from strandline.sql.binder.binder import Binder
@@ -43,7 +43,9 @@ MAX_GROUPING_SETS: Final = 64
 
 def has_aggregate(node: ast.Expression) -> bool:
     """Whether an aggregate stands anywhere in the expression, which makes its SELECT a grouping one."""
-    calls = (part for part in ast.own_nodes(node) if isinstance(part, ast.FunctionCall))
+    nodes = list(ast.own_nodes(node))
+    windowed = {id(part.call) for part in nodes if isinstance(part, ast.WindowCall)}  # its arguments may be aggregates
+    calls = (part for part in nodes if isinstance(part, ast.FunctionCall) and id(part) not in windowed)
     return any(find_aggregate(call.name.name) or isinstance(call.definition, UserAggregate) for call in calls)
 
 
@@ -230,8 +232,8 @@ class Groups:
 class GroupScalars(ClauseScalars):
     """Binds the expressions of a clause above GROUP BY, in terms of keys and aggregates."""
 
-    def __init__(self, binder: Binder, groups: Groups, clause: str, ranks: Ranks | None = None) -> None:
-        super().__init__(binder, groups.scope, clause, ranks)
+    def __init__(self, binder: Binder, groups: Groups, clause: str, functions: WindowFunctions | None = None) -> None:
+        super().__init__(binder, groups.scope, clause, functions)
         self.groups = groups
 
     def value(self, node: ast.Expression) -> Expression:
@@ -242,6 +244,9 @@ class GroupScalars(ClauseScalars):
 
     def key(self, node: ast.Expression) -> Expression:
         return self.groups.regroup(self.bind(node), self.places, node.span)
+
+    def key_condition(self, node: ast.Expression) -> Expression:
+        return self.groups.regroup(self.condition(node, "FILTER"), self.places, node.span)
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         return self.groups.grouping(node)

@@ -57,6 +57,10 @@ def join_as_of(
         message = f'"{column.name}" has no value for rows without a match in an outer join'
         hint = "Join the table with that stream before the outer join, or write the time column of the other stream."
         raise as_of.error(message, "lookup-as-of", hint)
+    if any(isinstance(node, logical.Changes) and column.id in column_ids(node) for node in walk(left)):
+        message = f'the rows of a finished session come when it ends, and not at "{column.name}"'
+        hint = "Join the table with the stream in a view, and write SESSION over the view."
+        raise as_of.error(message, "lookup-as-of", hint)
     if _reads_stream(right):
         hint = "Remove it: rows of streams are joined while they are valid."
         raise BindError("FOR SYSTEM_TIME AS OF needs a table", code="lookup-as-of", hint=hint, span=span)
@@ -231,8 +235,12 @@ def _show_operator(plan: Plan) -> str:
             return "LIMIT"
         case logical.Rank():
             return "RANK()"
+        case logical.Over():
+            return "a window function"
         case logical.Granularity():
             return "GRANULARITY"
+        case logical.WindowBounds():
+            return "finished windows"
         case logical.OuterJoin(full):
             return "a full join" if full else "a left join"
         case logical.SemiJoin(anti):
@@ -245,7 +253,9 @@ def _show_operator(plan: Plan) -> str:
             return "a session below a join"
         case logical.TimeWindow() | logical.CountWindow():
             return "a window with SLIDE" if _slides(plan) else "a window over granules"
-        case logical.Scan() | logical.Filter() | logical.Map() | logical.Union() | logical.Join() | logical.Lookup():
+        case logical.Scan() | logical.Filter() | logical.Map() | logical.Unnest():
+            raise AssertionError("elements of these have the row time of their inputs")
+        case logical.Union() | logical.Join() | logical.Lookup():
             raise AssertionError("elements of these have the row time of their inputs")
         case logical.Changes():
             raise AssertionError("changes are instants")

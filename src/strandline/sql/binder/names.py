@@ -11,15 +11,31 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from strandline.core.errors import BindError
+from strandline.core.temporal import SECOND, show_duration
 from strandline.core.types import Column
 from strandline.logical import plan as logical
 from strandline.logical.catalog import Catalog, DerivedStream, Stream
-from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey, substitute
+from strandline.logical.expressions import AggregateCall, ColumnRef, Expression, SortKey, WindowCall, substitute
 from strandline.logical.plan import Plan
 from strandline.logical.schema import Ids, rename, schema
 from strandline.logical.tree import map_expressions, transform_up
 from strandline.sql import ast
 from strandline.sql.binder.scope import VALIDITY
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedWindow:
+    """A stream in FROM, and for how long the conditions keep its rows."""
+
+    name: str
+    microseconds: int
+
+    def __str__(self) -> str:
+        if self.microseconds == 1:
+            return f"{self.name} WINDOW(NOW)"
+        whole, more = divmod(self.microseconds, SECOND)
+        length = f"{whole}.{more:06} SECONDS" if whole and more == 1 else show_duration(self.microseconds)
+        return f"{self.name} WINDOW(RANGE {length})"
 
 
 @dataclass(frozen=True)
@@ -32,6 +48,8 @@ class Names:
     unreadable: dict[str, str] = field(default_factory=dict)  # queries of WITH that cannot be read here, and why not
     # Whether a statement is executed at once: it reads tables and materialized views as they are stored.
     stored: bool = False
+    windows: list[DerivedWindow] = field(default_factory=list)  # those that follow from conditions, in all queries
+    bound: dict[int, tuple[ast.Node, Plan]] = field(default_factory=dict)  # entries of FROM by identity, for conditions
 
     def get(self, name: ast.Identifier) -> Stream:
         """What the name means; a query of WITH hides a stream."""
@@ -111,6 +129,11 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
         argument = None if call.argument is None else renamed(call.argument)
         return replace(call, argument=argument, order=sorted_by(call.order))
 
+    def window_call(call: WindowCall) -> WindowCall:
+        argument, default = (None if c is None else renamed(c) for c in (call.argument, call.default))
+        inner = None if call.call is None else aggregate(call.call)
+        return replace(call, argument=argument, default=default, call=inner)
+
     def change(node: Plan) -> Plan:
         node = map_expressions(node, lambda value: substitute(value, refs))
         match node:
@@ -121,6 +144,9 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
                 return replace(node, columns=tuple(map(define, node.columns)))
             case logical.Map(outputs, source):
                 return logical.Map(tuple((define(column), value) for column, value in outputs), source)
+            case logical.Unnest(element, array, ordinal):
+                number = None if ordinal is None else define(ordinal)
+                return replace(node, element=define(element), array=names[array], ordinal=number)
             case logical.MarkJoin(mark):
                 return replace(node, mark=define(mark))
             case logical.Lookup(_, mark):
@@ -137,6 +163,16 @@ def freshened(plan: Plan, fresh: Callable[[str], str]) -> Plan:
             case logical.Rank(rank_column, partition, order):
                 partition, order = tuple(names[key] for key in partition), sorted_by(order)
                 return replace(node, rank_column=define(rank_column), partition=partition, order=order)
+            case logical.Over(partition, order, ties, calls):
+                return replace(
+                    node,
+                    partition=tuple(names[key] for key in partition),
+                    order=sorted_by(order),
+                    ties=tuple(names[column] for column in ties),
+                    calls=tuple((define(column), window_call(call)) for column, call in calls),
+                )
+            case logical.WindowBounds(start=start, end=end):
+                return replace(node, start=define(start), end=define(end))
             case logical.Filter() | logical.Join() | logical.OuterJoin() | logical.SemiJoin():
                 return node
             case logical.TimeWindow() | logical.Distinct() | logical.Granularity() | logical.Changes():

@@ -145,5 +145,7 @@ def _tables(tables: tuple[ast.TableReference, ...]) -> Iterator[ast.StreamTable 
     for table in tables:
         if isinstance(table, ast.Join):
             yield from _tables((table.left, table.right))
-        else:
+        elif isinstance(table, ast.WindowTable):
+            yield table.source
+        elif not isinstance(table, ast.UnnestTable):
             yield table

@@ -14,6 +14,7 @@ from strandline.core.errors import BindError, Span
 from strandline.core.types import Column
 from strandline.logical.expressions import Expression
 from strandline.sql import ast
+from strandline.sql.dialects.names import COLUMNS
 
 VALIDITY: Final = ("valid_from", "valid_until")
 
@@ -109,14 +110,32 @@ class Scope:
         renamed = [r.alias for r in self.relations if r.stream is not None and qualifier.matches(r.stream)]
         names = [r.alias for r in self.relations if r.is_named]
         hint = f'Use its alias "{renamed[0]}".' if renamed else suggestion(qualifier.name, names, "Names are")
+        prefix = f"{qualifier.name.lower()}."
+        fields = [c.name for r in self.relations for c in r.columns if c.name.lower().startswith(prefix)]
+        if fields:
+            hint = f"Fields of {qualifier.name} are {', '.join(fields[:12])}."
         raise qualifier.error(f'missing FROM-clause entry for "{qualifier.name}"', "unknown-alias", hint)
+
+    def followed(self, name: ast.ColumnName) -> ast.ColumnName:
+        """`user.name` as the column "user.name", where a column is called that and no relation is called `user`."""
+        if name.qualifier is None or self._names_relation(name.qualifier):
+            return name
+        qualifier, column = name.qualifier, name.column
+        path = replace(column, name=f"{qualifier.name}.{column.name}", quoted=qualifier.quoted and column.quoted)
+        flat = ast.ColumnName(None, replace(path, span=name.span), span=name.span)
+        return flat if self.has_around(flat) else name
+
+    def _names_relation(self, qualifier: ast.Identifier) -> bool:
+        here = any(qualifier.matches(relation.alias) for relation in self.relations)
+        return here or (self.outer is not None and self.outer._names_relation(qualifier))
 
     def column(self, name: ast.ColumnName) -> Column:
         """The column that a name means: one of its own query, else one of the query around it.
 
         If it belongs to none, this one reports the error.
         """
-        if self.outer is not None and not self._has(name) and self.outer._has_around(name):
+        name = self.followed(name)
+        if self.outer is not None and not self._has(name) and self.outer.has_around(name):
             return self.outer.column(name)
         if name.qualifier is None:
             matches = self.matches(name.column)
@@ -135,12 +154,19 @@ class Scope:
             return any(name.qualifier.matches(relation.alias) for relation in self.relations)
         return bool(self.matches(name.column))
 
-    def _has_around(self, name: ast.ColumnName) -> bool:
-        return self._has(name) or (self.outer is not None and self.outer._has_around(name))
+    def has_around(self, name: ast.ColumnName) -> bool:
+        """Whether a name means something here or in a query around this one."""
+        return self._has(name) or (self.outer is not None and self.outer.has_around(name))
 
     def _unknown(self, name: ast.ColumnName) -> BindError:
+        if not self.relations and self.outer is None:
+            hint = f"Say which stream or table has the column: SELECT {name.column.name} FROM …."
+            return name.error("SELECT has no FROM", "missing-from", hint)
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
         where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
+        foreign = COLUMNS.get(name.column.name.lower()) if name.qualifier is None and not name.column.quoted else None
+        if foreign is not None:
+            return name.column.error(f"{name.column.name.upper()} is not supported", "not-supported", foreign)
         hint = suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are")
         return name.column.error(f'column "{name.column.name}" does not exist{where}', "unknown-column", hint)
 

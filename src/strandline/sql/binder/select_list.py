@@ -14,7 +14,7 @@ from strandline.functions.signatures import ARRAY_HINT
 from strandline.logical.expressions import ColumnRef, SortKey
 from strandline.sql import ast
 from strandline.sql.binder.literals import article
-from strandline.sql.binder.scope import VALIDITY, Scope
+from strandline.sql.binder.scope import VALIDITY, Scope, suggestion
 
 # Stars multiply: each of `SELECT *, * FROM …` doubles the columns that it reads.
 MAX_COLUMNS: Final = 2_000
@@ -38,8 +38,8 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
         if len(outputs) + len(expanded) > MAX_COLUMNS:
             hint = "List the needed columns."
             raise item.error(f"the query has more than {MAX_COLUMNS:,} columns", "too-large", hint)
-        for node in expanded:
-            name = item.alias.name if item.alias else output_name(node, scope) or f"col{len(outputs) + 1}"
+        for node, own_name in expanded:
+            name = item.alias.name if item.alias else own_name or output_name(node, scope) or f"col{len(outputs) + 1}"
             if name.lower() in VALIDITY:
                 hint = "Every result has valid_from and valid_until; give the column another name with AS."
                 raise (item.alias or item).error(f'the output name "{name}" is reserved', "reserved-name", hint)
@@ -47,16 +47,44 @@ def output_columns(items: tuple[ast.Item, ...], scope: Scope) -> list[Output]:
     return outputs
 
 
-def _expanded(value: ast.Expression | ast.Star, scope: Scope) -> list[ast.Expression]:
+def _expanded(value: ast.Expression | ast.Star, scope: Scope) -> list[tuple[ast.Expression, str | None]]:
+    """The expressions of an item, with their names where a star gives them."""
     if not isinstance(value, ast.Star):
-        return [value]
+        return [(value, None)]
+    if not scope.relations:
+        raise value.error("SELECT has no FROM", "missing-from", "Say what to read: SELECT * FROM name.")
     relations = scope.relations if value.qualifier is None else (scope.relation(value.qualifier),)
     qualified = value.qualifier is not None
-    return [
-        ast.ColumnName(_exactly(relation.alias, value.span), _exactly(column.name, value.span), span=value.span)
+    span = value.span
+    columns = [
+        (ast.ColumnName(_exactly(relation.alias, span), _exactly(column.name, span), span=span), column)
         for relation in relations
         for column in (relation.columns if qualified else relation.visible)
     ]
+    names = [column.name for _, column in columns]
+    for name in (*value.exclude, *(name for _, name in value.replace)):
+        if not any(map(name.matches, names)):
+            hint = suggestion(name.name, names, "Columns are")
+            raise name.error(f'column "{name.name}" is not among those of the star', "unknown-column", hint)
+    found: list[tuple[ast.Expression, str | None]] = []
+    for node, column in columns:
+        if not any(name.matches(column.name) for name in value.exclude):
+            instead = (expression for expression, name in value.replace if name.matches(column.name))
+            found.append((next(instead, node), column.name))
+    if not found:
+        raise value.error("EXCLUDE leaves no column", "syntax", "Keep at least one column.")
+    return found
+
+
+def write_out_aliases(tree: ast.Tree, outputs: list[Output], scope: Scope) -> ast.Tree:
+    """A condition with names of outputs written out, where no column has the name, here or around."""
+
+    def written_out(node: ast.Node) -> ast.Node:
+        if not isinstance(node, ast.ColumnName) or node.qualifier is not None or scope.has_around(node):
+            return node
+        return next((output.node for output in outputs if node.column.matches(output.name)), node)
+
+    return ast.rewrite(tree, written_out, into_queries=False)
 
 
 def _exactly(name: str, span: Span) -> ast.Identifier:
@@ -86,9 +114,9 @@ def output_name(node: ast.Expression, scope: Scope) -> str | None:
         case ast.ColumnName():
             return scope.column(node).name
         case ast.FunctionCall(name, _):
-            return name.name.lower()
-        case ast.Ranking():
-            return "rank"
+            return node.written or name.name.lower()
+        case ast.WindowCall(called):
+            return called.written or called.name.name.lower()
         case ast.Cast(operand, _):
             return output_name(operand, scope)
         case ast.Case():

@@ -1,6 +1,7 @@
 """Stored relations: tables and materialized views, which a statement reads at once, now or as of an instant.
 
 SELECT … FROM t                                 over stored relations only: executed at once
+SELECT 1 + 1, VALUES (1, 'a')                    without FROM, too
 SELECT … FROM t AT TIMESTAMP '…'                as they were, also FOR SYSTEM_TIME AS OF '…'
 SELECT … FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON …     continuous: each row of s with t as it was then
 """
@@ -27,7 +28,9 @@ def is_stored_query(query: ast.Query, catalog: Catalog) -> bool:
             case ast.Changes("ISTREAM" | "DSTREAM") | ast.StreamTable(as_of=ast.ColumnName()):
                 return False
     names = names_read(query)
-    return bool(names) and all(name in catalog and is_stored(catalog.get(name), catalog) for name in names)
+    is_constant = any(isinstance(node, ast.Select) and not node.tables for node in _nodes(query))
+    readable = all(name in catalog and is_stored(catalog.get(name), catalog) for name in names)
+    return readable and (bool(names) or is_constant)
 
 
 def names_read(query: ast.Query) -> set[str]:
@@ -53,7 +56,10 @@ def is_stored(stream: Stream, catalog: Catalog) -> bool:
 
 def not_stored(name: ast.Identifier, stream: Stream) -> BindError:
     """The refusal of a stream in a statement that is executed at once; the caller raises it."""
-    hint = f"Keep its rows first: CREATE MATERIALIZED VIEW v AS SELECT … FROM {stream.name} …."
+    if stream.name.isidentifier():
+        hint = f"Keep its rows first: CREATE MATERIALIZED VIEW v AS SELECT … FROM {stream.name} …."
+    else:  # files that FROM names
+        hint = f"Declare it as a table first: CREATE TABLE name SOURCE file('{stream.name}') CONSTANT."
     message = f'cannot read {stream.word} "{stream.name}" at once: it has no content of its own'
     return name.error(message, "not-a-table", hint)
 

@@ -26,7 +26,7 @@ from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call
 from strandline.sql.binder.scope import Scope
-from strandline.sql.binder.window_functions import Ranks
+from strandline.sql.binder.window_functions import WindowFunctions
 
 if TYPE_CHECKING:
     from strandline.sql.binder.binder import Binder
@@ -56,12 +56,12 @@ class BoundSubquery:
 
 
 class ClauseScalars(Scalars):
-    """Binds the expressions of a clause that may contain subqueries and, where there are `ranks`, RANK()."""
+    """Binds the expressions of a clause that may contain subqueries and, with `functions`, window functions."""
 
-    def __init__(self, binder: Binder, scope: Scope, clause: str, ranks: Ranks | None = None) -> None:
+    def __init__(self, binder: Binder, scope: Scope, clause: str, functions: WindowFunctions | None = None) -> None:
         super().__init__(scope, clause)
         self.binder = binder
-        self.ranks = ranks
+        self.functions = functions
         self.subqueries: list[BoundSubquery] = []
 
     def over(self, source: Plan) -> Plan:
@@ -70,8 +70,8 @@ class ClauseScalars(Scalars):
             source = subquery.over(source)
         return source
 
-    def rank(self, node: ast.Ranking) -> Expression:
-        return super().rank(node) if self.ranks is None else self.ranks.rank_column(node, self)
+    def window_function(self, node: ast.WindowCall) -> Expression:
+        return super().window_function(node) if self.functions is None else self.functions.column(node, self)
 
     def subquery(self, node: Subquery) -> Expression:
         """The value of a subquery anywhere in an expression."""

@@ -151,10 +151,10 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
     by_name = {column.name: ColumnRef(column.id, column.type) for column in columns}
     if stream.time_column is None or stream.changes is not None:
         return None, None
-    begin = _instant(by_name[stream.time_column], table.span)
+    begin = as_timestamp(by_name[stream.time_column], table.span)
     end: Expression | None = None
     if stream.end_column is not None:
-        end = _instant(by_name[stream.end_column], table.span)
+        end = as_timestamp(by_name[stream.end_column], table.span)
     else:
         match table.window:
             case None | ast.NowWindow():
@@ -173,7 +173,8 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
     return rounded[0], rounded[1]
 
 
-def _instant(time: ColumnRef, span: Span) -> Expression:
+def as_timestamp(time: ColumnRef, span: Span) -> Expression:
+    """The value of a time column as a TIMESTAMP."""
     match time.type.name:
         case "TIMESTAMP":
             return time

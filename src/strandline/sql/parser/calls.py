@@ -9,21 +9,15 @@ from typing import Final
 
 from strandline.sql import ast
 from strandline.sql.lexer import Kind
-from strandline.sql.parser import expressions
+from strandline.sql.parser import expressions, spellings, windows
 from strandline.sql.parser.token_stream import TokenStream
 
 _TRIMS: Final = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _SUBQUERY_HINT: Final = "Put a subquery argument in its own parentheses: abs((SELECT …))."
-_RANK_HINT: Final = "Write RANK() OVER (PARTITION BY x ORDER BY y DESC)."
-_OTHER_RANKINGS: Final = {
-    "ROW_NUMBER": "The order of tied rows is undefined. Write RANK(), which gives tied rows one place.",
-    "DENSE_RANK": "Use RANK().",
-    "PERCENT_RANK": "Use RANK().",
-}
 
 
-def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | ast.Ranking:
-    """`([DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER (…)]`, after `name`."""
+def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.Expression:
+    """`([DISTINCT] argument, … [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [IGNORE NULLS] [OVER …]`."""
     tokens.expect("(")
     word = "" if name.quoted else name.name.upper()
     if word in _SPECIAL_ARGUMENTS:
@@ -35,6 +29,7 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | 
     arguments: tuple[ast.Expression, ...] | ast.Star = ()
     order: tuple[ast.SortItem, ...] = ()
     distinct = False
+    nulls: str | None = None
     if tokens.sees("*"):
         arguments = ast.Star(span=tokens.advance().span)
     elif not tokens.sees(")"):
@@ -44,6 +39,7 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | 
             span = tokens.previous.span.to(tokens.peek(tokens.find_closing(-1)).span)
             raise tokens.unsupported("a subquery without parentheses", _SUBQUERY_HINT, span)
         arguments = tokens.parse_list(expressions.parse_expression)
+        nulls = windows.parse_nulls(tokens)
         order = expressions.parse_order_by(tokens) if tokens.sees("ORDER") else ()
         if tokens.sees_any(("FROM", "FOR")):
             feature = f"{tokens.token.keyword} in {name.name}(…)"
@@ -52,7 +48,8 @@ def parse_call(tokens: TokenStream, name: ast.Identifier) -> ast.FunctionCall | 
     within = tokens.parse_enclosed(expressions.parse_order_by) if tokens.accept("WITHIN", "GROUP") else ()
     condition = _parse_condition(tokens) if tokens.accept("FILTER", "(") else None
     called = ast.FunctionCall(name, arguments, condition, distinct, order, within, span=tokens.since(name))
-    return _parse_over(tokens, called) if tokens.sees("OVER", "(") else called
+    expanded = spellings.expand_call(called)
+    return windows.parse_over(tokens, expanded, nulls) if isinstance(expanded, ast.FunctionCall) else expanded
 
 
 def _parse_condition(tokens: TokenStream) -> ast.Expression:
@@ -61,31 +58,6 @@ def _parse_condition(tokens: TokenStream) -> ast.Expression:
     condition = expressions.parse_expression(tokens)
     tokens.expect(")")
     return condition
-
-
-def _parse_over(tokens: TokenStream, called: ast.FunctionCall) -> ast.Ranking:
-    """What follows `RANK()`: `OVER ([PARTITION BY …] ORDER BY …)`."""
-    word = called.name.name.upper()
-    if word in _OTHER_RANKINGS:
-        raise tokens.unsupported(f"{word}() OVER", _OTHER_RANKINGS[word], called.span.to(tokens.token.span))
-    if word != "RANK":
-        hint = "Group a windowed stream instead; RANK() OVER (… ORDER BY …) is the only window function."
-        raise tokens.unsupported("OVER", hint)
-    if called != ast.FunctionCall(called.name, (), span=called.span):
-        raise tokens.error("RANK() takes no arguments", "syntax", called.span, _RANK_HINT)
-    tokens.expect("OVER", "(")
-    partition: tuple[ast.Expression, ...] = ()
-    if tokens.accept("PARTITION"):
-        tokens.expect("BY")
-        partition = tokens.parse_list(expressions.parse_expression)
-    if not tokens.sees("ORDER"):
-        raise tokens.unexpected("ORDER BY", _RANK_HINT)
-    order = expressions.parse_order_by(tokens)
-    if tokens.sees_any(("ROWS", "RANGE", "GROUPS")):
-        hint = "Remove it: RANK() covers the whole partition."
-        raise tokens.unsupported(f"{tokens.token.keyword} in OVER", hint)
-    tokens.expect(")")
-    return ast.Ranking(partition, order, span=tokens.since(called))
 
 
 def _parse_extract(tokens: TokenStream) -> tuple[ast.Expression, ...]:

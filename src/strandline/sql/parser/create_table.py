@@ -8,6 +8,7 @@ from typing import Any, Final
 from strandline.sql import ast
 from strandline.sql.lexer import Token
 from strandline.sql.parser import connectors
+from strandline.sql.parser.expressions import parse_expression
 from strandline.sql.parser.literals import parse_duration
 from strandline.sql.parser.queries import parse_as_query, parse_column_names
 from strandline.sql.parser.tables import parse_new_name
@@ -18,7 +19,6 @@ _KEY_HINT: Final = "Write PRIMARY KEY (column, …)."
 _VIEW_HINT: Final = "Write CREATE MATERIALIZED VIEW name AS SELECT …."
 # What other databases let a column or a table declare, with what to write instead.
 _CONSTRAINTS: Final = {
-    "DEFAULT": "Columns have no defaults: write the value in INSERT.",
     "UNIQUE": "Declare the columns as the PRIMARY KEY.",
     "CHECK": "Put the condition into the WHERE of the queries.",
     "REFERENCES": "Leave it out: keys of other tables are not enforced.",
@@ -46,6 +46,7 @@ def parse_create_table(tokens: TokenStream, start: Token) -> ast.CreateTable | a
         tuple(definitions.columns),
         tuple(definitions.key),
         tuple(definitions.required),
+        tuple(definitions.defaults),
         if_not_exists=if_not_exists,
         **clauses,
         span=tokens.since(start),
@@ -75,6 +76,7 @@ class _Definitions:
         self.columns: list[ast.ColumnDefinition] = []
         self.key: list[ast.Identifier] = []
         self.required: list[ast.Identifier] = []
+        self.defaults: list[ast.SetItem] = []
 
     def parse(self, tokens: TokenStream) -> None:
         """`PRIMARY KEY (column, …)`, or `column TYPE` with its constraints."""
@@ -91,9 +93,18 @@ class _Definitions:
                 self.key.append(column.name)
             elif tokens.accept("NOT", "NULL"):
                 self.required.append(column.name)
-            elif not tokens.accept("NULL"):  # the default
+            elif tokens.sees("DEFAULT"):
+                self._parse_default(tokens, column.name)
+            elif not tokens.accept("NULL"):  # what a column may be anyway
                 _refuse_constraint(tokens)
                 return
+
+    def _parse_default(self, tokens: TokenStream, column: ast.Identifier) -> None:
+        """`DEFAULT value`."""
+        if any(item.column is column for item in self.defaults):
+            raise tokens.error("DEFAULT specified more than once", "duplicate-clause")
+        start = tokens.advance()
+        self.defaults.append(ast.SetItem(column, parse_expression(tokens), span=tokens.since(start)))
 
     def _start_key(self, tokens: TokenStream) -> None:
         if self.key:

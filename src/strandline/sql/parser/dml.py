@@ -93,7 +93,9 @@ def _parse_rows(tokens: TokenStream) -> ast.Values | ast.Query:
     if tokens.sees("VALUES"):
         return _parse_values(tokens)
     if tokens.sees("DEFAULT", "VALUES"):
-        raise _refuse_default(tokens)
+        start = tokens.advance()
+        tokens.advance()
+        return ast.Values(((),), span=tokens.since(start))
     if not queries.sees_query(tokens):
         raise tokens.unexpected("VALUES or SELECT", _INSERT_HINT)
     return queries.parse_query(tokens)
@@ -101,7 +103,7 @@ def _parse_rows(tokens: TokenStream) -> ast.Values | ast.Query:
 
 def _parse_values(tokens: TokenStream) -> ast.Values:
     start = tokens.advance()
-    rows: list[tuple[ast.Expression, ...]] = []
+    rows: list[tuple[ast.NewValue, ...]] = []
     while True:
         first = tokens.token
         row = parse_row(tokens)
@@ -113,10 +115,10 @@ def _parse_values(tokens: TokenStream) -> ast.Values:
             return ast.Values(tuple(rows), span=tokens.since(start))
 
 
-def parse_row(tokens: TokenStream) -> tuple[ast.Expression, ...]:
-    """`(expression, …)`. Most values are literals, and lists of them are long: these take the short way."""
+def parse_row(tokens: TokenStream) -> tuple[ast.NewValue, ...]:
+    """`(value, …)`. Most values are literals, and lists of them are long: these take the short way."""
     tokens.expect("(", hint="Write VALUES (1, 'a'), (2, 'b').")
-    values: list[ast.Expression] = []
+    values: list[ast.NewValue] = []
     while True:
         token = tokens.token
         if token.kind in _LITERALS and tokens.peek().keyword in (",", ")"):
@@ -132,14 +134,10 @@ def parse_row(tokens: TokenStream) -> tuple[ast.Expression, ...]:
 _LITERALS: Final[dict[Kind, type[ast.Number] | type[ast.Text]]] = {Kind.NUMBER: ast.Number, Kind.TEXT: ast.Text}
 
 
-def _parse_value(tokens: TokenStream) -> ast.Expression:
+def _parse_value(tokens: TokenStream) -> ast.NewValue:
     if tokens.sees("DEFAULT") and tokens.peek().keyword not in (".", "("):
-        raise _refuse_default(tokens)
+        return ast.Default(span=tokens.advance().span)
     return parse_expression(tokens)
-
-
-def _refuse_default(tokens: TokenStream) -> Exception:
-    return tokens.unsupported("DEFAULT", "Columns have no defaults: write NULL, or leave the column out of the list.")
 
 
 def _parse_items(tokens: TokenStream) -> tuple[ast.SetItem, ...]:
@@ -183,8 +181,10 @@ def parse_merge(tokens: TokenStream) -> ast.Merge:
     table, alias = _parse_target(tokens), _parse_alias(tokens, "USING")
     tokens.expect("USING", hint=_MERGE_HINT)
     source = tables.parse_entry(tokens)
-    if isinstance(source, ast.Join):
-        raise tokens.unsupported("a join after USING", "Write it as a subquery: USING (SELECT …) AS s.", source.span)
+    if not isinstance(source, ast.StreamTable | ast.QueryTable):
+        raise tokens.unsupported(
+            "a join or a table function after USING", "Write it as a subquery: USING (SELECT …) AS s.", source.span
+        )
     tokens.expect("ON", hint=_MERGE_HINT)
     condition = parse_expression(tokens)
     branches: list[ast.MergeBranch] = []

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
+from strandline.core.errors import Span
 from strandline.sql import ast
 from strandline.sql.lexer import LIKELY_NAMES, RESERVED, Kind, Token
-from strandline.sql.parser import calls, queries
-from strandline.sql.parser.literals import begins_interval, parse_interval
+from strandline.sql.parser import calls, json_paths, queries
+from strandline.sql.parser.literals import (
+    begins_interval,
+    begins_months,
+    parse_interval,
+    parse_months,
+    parse_short_duration,
+)
 from strandline.sql.parser.token_stream import TokenStream
 from strandline.sql.parser.types import SIMPLE_TYPES, parse_cast_type
 
 # PostgreSQL's precedence, weakest first. Comparisons and the level above do not chain: a < b < c is an error.
 OR, AND, NOT, IS, COMPARE, MATCH, OTHER, ADD, MULTIPLY, POWER, SIGN, CAST, SUBSCRIPT = range(1, 14)
-MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR")
+MATCHES: Final = ("BETWEEN", "IN", "LIKE", "ILIKE", "SIMILAR", "RLIKE", "REGEXP")
 LEVELS: Final = {
     "OR": OR,
     "AND": AND,
@@ -21,12 +29,15 @@ LEVELS: Final = {
     **dict.fromkeys(("=", "<>", "!=", "==", "<", "<=", ">", ">="), COMPARE),
     **dict.fromkeys(MATCHES, MATCH),
     **dict.fromkeys(("||", "~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), OTHER),
+    **dict.fromkeys(("->", "->>", "#>", "#>>"), OTHER),
     **dict.fromkeys("+-", ADD),
-    **dict.fromkeys("*/%", MULTIPLY),
+    **dict.fromkeys(("*", "/", "%", "//"), MULTIPLY),
     "^": POWER,
     "::": CAST,
     "[": SUBSCRIPT,
 }
+MONTHS: Final = "interval of months"
+_INSTANT: Final = "at_time_zone"  # how the result of AT TIME ZONE is marked, of which the zone is known no more
 # A bracket with one of these begins a window and not a subscript.
 WINDOWS: Final = ("RANGE", "ROWS", "SESSION", "PARTITION", "NOW")
 
@@ -50,6 +61,14 @@ def parse_expression(tokens: TokenStream, weakest: int = OR) -> ast.Expression:
 def operator_level(tokens: TokenStream, ahead: int = 0) -> int:
     """How strongly the infix operator here binds; 0 if there is none."""
     keyword = tokens.peek(ahead).keyword
+    if keyword == "AT":
+        return CAST if [tokens.peek(ahead + n).keyword for n in (1, 2)] == ["TIME", "ZONE"] else 0
+    if (
+        keyword in ("RLIKE", "REGEXP")
+        and tokens.peek(ahead + 1).keyword in ("", ",", ")", "FROM")
+        and (tokens.peek(ahead + 1).kind is not Kind.TEXT)
+    ):
+        return 0  # an alias
     if keyword == "NOT":
         return MATCH if tokens.peek(ahead + 1).keyword in MATCHES else 0
     if keyword == "[" and tokens.peek(ahead + 1).keyword in WINDOWS:
@@ -87,21 +106,71 @@ def _parse_operation(tokens: TokenStream, start: Token, left: ast.Expression, le
         while tokens.accept(operator.keyword):
             operands.append(parse_expression(tokens, level + 1))
         return ast.Logical(operator.keyword, tuple(operands), span=tokens.since(start))
+    if operator.keyword == "AT":
+        return _parse_time_zone(tokens, start, left)
     if level == CAST:
         return ast.Cast(left, parse_cast_type(tokens), span=tokens.since(start))
     if level == SUBSCRIPT:
         index = parse_expression(tokens)
         tokens.expect("]", hint="Write a[1] for the first element of an array.")
         return ast.Binary("[]", left, index, span=tokens.since(start))
-    if operator.value == "==":
-        raise tokens.error("== is not an operator", "syntax", operator.span, "Write = to compare.")
-    symbol = "<>" if operator.value == "!=" else operator.value
+    if operator.value in json_paths.OPERATORS:
+        return json_paths.parse_path_operand(tokens, start, left, operator)
+    symbol = {"!=": "<>", "==": "="}.get(operator.value, operator.value)
     if level == COMPARE and tokens.sees_any(("ANY", "ALL", "SOME")):
         quantifier = "ALL" if tokens.advance().keyword == "ALL" else "ANY"
+        if tokens.sees("(") and not queries.opens_query(tokens):
+            return _parse_array_test(tokens, start, left, symbol, quantifier)
         query = queries.parse_enclosed_query(tokens, hint="Write x > ALL (SELECT …).")
         return ast.Quantified(symbol, quantifier, left, query, span=tokens.since(start))
     right = parse_expression(tokens, level + 1)
-    return ast.Binary(symbol, left, right, span=tokens.since(start))
+    if symbol == "//":
+        return _call("div", left, right, span=tokens.since(start))
+    return with_months(ast.Binary(symbol, left, right, span=tokens.since(start)))
+
+
+def with_months(sum_: ast.Binary) -> ast.Expression:
+    """`ts + INTERVAL 1 MONTH` and `ts - INTERVAL 1 MONTH` as date_add; any other operation as it is."""
+    operands = (sum_.left, sum_.right)
+    months, others = ([part for part in operands if is_months(part) == which] for which in (True, False))
+    if sum_.operator not in ("+", "-") or len(months) != 1 or (sum_.operator == "-" and is_months(sum_.left)):
+        return sum_
+    (count,) = months
+    assert isinstance(count, ast.FunctionCall) and not isinstance(count.arguments, ast.Star)
+    number = count.arguments[0]
+    signed = ast.Unary("-", number, span=number.span) if sum_.operator == "-" else number
+    return _call("date_add", ast.Text("month", span=count.span), signed, others[0], span=sum_.span)
+
+
+def is_months(node: ast.Expression) -> bool:
+    """Whether a node is an INTERVAL of months, which has no length."""
+    return isinstance(node, ast.FunctionCall) and node.written == MONTHS
+
+
+def _call(name: str, *arguments: ast.Expression, span: Span) -> ast.FunctionCall:
+    return ast.FunctionCall(ast.Identifier(name, False, span=span), arguments, span=span)
+
+
+def _parse_time_zone(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:
+    """`TIME ZONE 'zone'`, after AT: of a local time, the instant; of such an instant, the local time of the zone."""
+    tokens.expect("TIME", "ZONE")
+    zone = parse_expression(tokens, CAST + 1)
+    is_instant = isinstance(left, ast.FunctionCall) and left.written == _INSTANT
+    name, written = ("from_utc_timestamp", "timezone") if is_instant else ("to_utc_timestamp", _INSTANT)
+    return replace(_call(name, left, zone, span=tokens.since(start)), written=written)
+
+
+def _parse_array_test(
+    tokens: TokenStream, start: Token, left: ast.Expression, operator: str, quantifier: str
+) -> ast.Expression:
+    """`= ANY (array)` and `<> ALL (array)`."""
+    array = tokens.parse_enclosed(parse_expression)
+    span = tokens.since(start)
+    if (operator, quantifier) not in (("=", "ANY"), ("<>", "ALL")):
+        hint = "Only x = ANY(array) and x <> ALL(array) compare with the elements of an array; else use a subquery."
+        raise tokens.unsupported(f"{operator} {quantifier} of an array", hint, span)
+    test = _call("array_contains", array, left, span=span)
+    return test if operator == "=" else ast.Unary("NOT", test, span=span)
 
 
 def _parse_is_test(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:
@@ -117,7 +186,7 @@ def _parse_is_test(tokens: TokenStream, start: Token, left: ast.Expression) -> a
 
 
 def _parse_match_test(tokens: TokenStream, start: Token, left: ast.Expression) -> ast.Expression:
-    """`[NOT] BETWEEN`, `IN`, `LIKE`, `ILIKE` or `SIMILAR TO`."""
+    """`[NOT] BETWEEN`, `IN`, `LIKE`, `ILIKE`, `SIMILAR TO`, `RLIKE` or `REGEXP`."""
     negated = tokens.accept("NOT")
     operator = tokens.advance().keyword
     if operator == "BETWEEN":
@@ -135,6 +204,8 @@ def _parse_match_test(tokens: TokenStream, start: Token, left: ast.Expression) -
     if operator == "SIMILAR":
         tokens.expect("TO", hint="Write s SIMILAR TO 'pattern'.")
     pattern = parse_expression(tokens, MATCH + 1)
+    if operator in ("RLIKE", "REGEXP"):
+        return ast.Binary("!~" if negated else "~", left, pattern, span=tokens.since(start))
     escape = parse_expression(tokens, MATCH + 1) if tokens.accept("ESCAPE") else None
     if operator == "ILIKE":
         if isinstance(escape, ast.Text) and escape.value.lower() != escape.value.upper():
@@ -155,6 +226,8 @@ def _parse_operand(tokens: TokenStream) -> ast.Expression:
     """A literal, a name, a call, a parenthesis, or a prefix operator and its operand."""
     token = tokens.token
     match token.kind:
+        case Kind.DURATION:
+            return ast.Interval(parse_short_duration(tokens), span=tokens.previous.span)
         case Kind.NUMBER:
             tokens.advance()
             return ast.Number(token.value, span=token.span)
@@ -208,6 +281,13 @@ def _parse_word_operand(tokens: TokenStream) -> ast.Expression:
             return _parse_case(tokens)
         case "CAST":
             return _parse_cast(tokens)
+        case "TRY_CAST" | "SAFE_CAST" if tokens.peek().keyword == "(":
+            return _parse_cast(tokens)
+        case "ARRAY" if tokens.peek().keyword == "[":
+            tokens.advance(2)
+            elements = tokens.parse_list(parse_expression)
+            tokens.expect("]", hint="Write ARRAY[1, 2].")
+            return _call("array", *elements, span=tokens.since(start))
         case "EXISTS":
             tokens.advance()
             query = queries.parse_enclosed_query(tokens, hint="Write EXISTS (SELECT …).")
@@ -216,17 +296,35 @@ def _parse_word_operand(tokens: TokenStream) -> ast.Expression:
             tokens.advance()
             text = tokens.advance().value
             return ast.TypedText(SIMPLE_TYPES[start.keyword], text, span=tokens.since(start))
+        case "INTERVAL" if begins_months(tokens):
+            months = ast.Number(str(parse_months(tokens)), span=tokens.since(start))
+            return replace(_call(MONTHS, months, span=months.span), written=MONTHS)
         case "INTERVAL" if begins_interval(tokens):
             return ast.Interval(parse_interval(tokens), span=tokens.since(start))
         case "LEFT" | "RIGHT" if tokens.peek().keyword == "(":
             tokens.advance()  # reserved for joins, but nothing else can be meant here
             return calls.parse_call(tokens, ast.Identifier(start.value, False, span=start.span))
+        case "WINDOW" if tokens.peek().keyword in ("(", "."):  # Spark's window(ts, '1 hour') and window.start
+            name = ast.Identifier(tokens.advance().value, False, span=start.span)
+            if tokens.sees("("):
+                return calls.parse_call(tokens, name)
+            return _parse_window_bound(tokens, name)
+        case "SESSION_WINDOW" if tokens.peek().keyword == ".":
+            return _parse_window_bound(tokens, ast.Identifier(tokens.advance().value, False, span=start.span))
     if start.keyword in LIKELY_NAMES:
         raise tokens.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
     if start.keyword in RESERVED:
         after_comma = tokens.previous.keyword == ","
         raise tokens.unexpected("an expression", "Remove the extra comma." if after_comma else None)
     return _parse_named(tokens)
+
+
+def _parse_window_bound(tokens: TokenStream, name: ast.Identifier) -> ast.ColumnName:
+    """`.start` or `.end`, after `window`."""
+    tokens.expect(".")
+    part = tokens.token
+    column = ast.Identifier(part.value, span=part.span) if tokens.accept("END") else tokens.expect_name("start or end")
+    return ast.ColumnName(name, column, span=tokens.since(name))
 
 
 def _parse_named(tokens: TokenStream) -> ast.Expression:
@@ -240,8 +338,10 @@ def _parse_named(tokens: TokenStream) -> ast.Expression:
     if tokens.sees("*"):
         raise tokens.error(f"{name.name}.* stands only in the SELECT list", "syntax", tokens.through(start))
     column = tokens.expect_name("a column name")
-    if tokens.sees("."):
-        raise tokens.unsupported("a name of three parts", "Write stream.column.", tokens.since(start))
+    while tokens.accept("."):  # a field of a struct
+        field = tokens.expect_name("a name of a field")
+        quoted = column.quoted or field.quoted
+        column = ast.Identifier(f"{column.name}.{field.name}", quoted, span=column.span.to(field.span))
     return ast.ColumnName(name, column, span=tokens.since(start))
 
 

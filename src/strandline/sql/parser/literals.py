@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Final
 
 from strandline.core.errors import ParseError, Span
-from strandline.core.temporal import UNITS
+from strandline.core.temporal import UNITS, unit_size
 from strandline.core.types import MAX_PRECISION
 from strandline.sql import ast
 from strandline.sql.lexer import Kind
@@ -19,7 +19,9 @@ from strandline.sql.parser.token_stream import TokenStream
 MAX_DURATION_US: Final = 2**61
 MAX_ROWS: Final = 10**9
 
-_AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-Za-z]*)\s*(?:,\s*(?=.))?")
+_AMOUNT: Final = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]*)?|[+-]?\.[0-9]+)\s*([A-Za-zµ]*)\s*(?:,\s*(?=.))?")
+# The end of a text such as '1 day 02:30:00.5': hours, minutes and seconds, with one sign for all of them.
+_CLOCK: Final = re.compile(r"(?:^|\s)\s*([+-]?)([0-9]+):([0-5]?[0-9])(?::([0-5]?[0-9](?:\.[0-9]*)?))?\s*$")
 
 
 def parse_whole_number(tokens: TokenStream, description: str, minimum: int, maximum: int) -> int:
@@ -75,13 +77,40 @@ def begins_interval(tokens: TokenStream) -> bool:
     """Whether the word INTERVAL here begins a literal: `interval - 5` may also be a column minus a number."""
     if tokens.peek().keyword in ("-", "+"):
         return tokens.peek(2).kind is Kind.NUMBER and unit_size(tokens.peek(3).value) is not None
-    return tokens.peek().kind in (Kind.TEXT, Kind.NUMBER)
+    return tokens.peek().kind in (Kind.TEXT, Kind.NUMBER, Kind.DURATION)
+
+
+def begins_months(tokens: TokenStream) -> bool:
+    """Whether `INTERVAL '1' MONTH`, `INTERVAL 2 YEARS` or `INTERVAL '1 month'` begins here: months have no length."""
+    if not tokens.sees("INTERVAL"):
+        return False
+    amount, unit = tokens.peek(), tokens.peek(2)
+    if amount.kind is Kind.NUMBER or (amount.kind is Kind.TEXT and amount.value.strip().isdecimal()):
+        return amount.value.strip().isdecimal() and _months_in(unit.value) > 0
+    amounts = amounts_of(amount.value) if amount.kind is Kind.TEXT else None
+    return amounts is not None and all(n.isdecimal() and _months_in(unit) > 0 for n, unit in amounts)
+
+
+def parse_months(tokens: TokenStream) -> int:
+    """The number of months of such an interval."""
+    tokens.expect("INTERVAL")
+    token = tokens.advance()
+    if token.value.strip().isdecimal():
+        return int(token.value) * _months_in(tokens.advance().value)
+    return sum(int(number) * _months_in(unit) for number, unit in amounts_of(token.value) or ())
+
+
+def _months_in(word: str) -> int:
+    return {"MONTH": 1, "MON": 1, "QUARTER": 3, "YEAR": 12}.get(word.upper().removesuffix("S"), 0)
 
 
 def parse_interval(tokens: TokenStream) -> int:
-    """`[INTERVAL] 10 SECONDS`, `'10' SECOND`, `'10 seconds'` or `'1 hour 30 minutes'`, in microseconds."""
+    """`[INTERVAL] 10 SECONDS`, `10s`, `'10' SECOND`, `'10 seconds'`, `'1 hour 30 minutes'` or `'01:30:00'`, in
+    microseconds."""
     explicit = tokens.accept("INTERVAL")
     start = tokens.token
+    if start.kind is Kind.DURATION:
+        return parse_short_duration(tokens)
     if start.kind is Kind.TEXT:
         return _parse_interval_text(tokens)
     sign = tokens.advance().value if tokens.sees_any(("-", "+")) else ""
@@ -90,11 +119,19 @@ def parse_interval(tokens: TokenStream) -> int:
     return microseconds_of([(sign + number, _parse_unit(tokens))], tokens.since(start))
 
 
+def parse_short_duration(tokens: TokenStream) -> int:
+    """A length of time that is one word, such as `10s` or `1h30m`, in microseconds."""
+    token = tokens.advance()
+    amounts = amounts_of(token.value)
+    assert amounts is not None, "the lexer knows a duration by its units"
+    return microseconds_of(amounts, token.span)
+
+
 def _parse_interval_text(tokens: TokenStream) -> int:
     token = tokens.advance()
     match amounts_of(token.value):
         case None:
-            hint = "Write '10 seconds' or '1 hour 30 minutes'."
+            hint = "Write '10 seconds', '1 hour 30 minutes' or '01:30:00'."
             raise tokens.error(f"invalid duration {token}", "bad-duration", token.span, hint)
         case [(number, "")]:
             return microseconds_of([(number, _parse_unit(tokens))], tokens.since(token))
@@ -112,12 +149,6 @@ def _parse_unit(tokens: TokenStream) -> str:
     return tokens.advance().value
 
 
-def unit_size(word: str) -> int | None:
-    """The microseconds of a unit in singular or plural, in any case; None for anything else."""
-    upper = word.upper()
-    return UNITS.get(upper) or UNITS.get(upper.removesuffix("S"))
-
-
 def _hint_for_unit(word: str) -> str:
     upper = word.upper().removesuffix("S")
     if upper in ("MONTH", "QUARTER", "YEAR", "DECADE", "CENTURY"):
@@ -127,7 +158,16 @@ def _hint_for_unit(word: str) -> str:
 
 
 def amounts_of(text: str) -> list[tuple[str, str]] | None:
-    """The (number, unit) pairs of an interval text such as '1 hour 30 minutes'; None if it is not one."""
+    """The (number, unit) pairs of an interval text such as '1 hour 30 minutes' or '1 day 02:30:00'; None if it is not
+    one."""
+    if (clock := _CLOCK.search(text)) is not None:
+        sign, *parts = clock.groups(default="0")
+        sign = "" if sign == "0" else sign
+        before = amounts_of(text[: clock.start()]) if text[: clock.start()].strip() else []
+        if before is None or any(not unit for _, unit in before):
+            return None
+        units = zip(parts, ("hour", "minute", "second"), strict=True)
+        return [*before, *((sign + number, unit) for number, unit in units)]
     amounts: list[tuple[str, str]] = []
     at = 0
     while at < len(text):

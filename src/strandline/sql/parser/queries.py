@@ -7,12 +7,14 @@ from typing import Final
 
 from strandline.sql import ast
 from strandline.sql.lexer import RESERVED, Kind, Token
-from strandline.sql.parser import expressions, tables
+from strandline.sql.parser import expressions, select_items, tables, unnest, windows
+from strandline.sql.parser.group_windows import with_group_windows
 from strandline.sql.parser.literals import parse_row_count
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 
 QUERY_DEPTH: Final = 2  # a nested query takes about twice the stack of a nested expression
 AFTER_QUERY: Final = ("UNION", "INTERSECT", "EXCEPT", "MINUS", "ORDER", "LIMIT", "OFFSET", "FETCH", ")")
+MAX_VALUES: Final = 1_000  # rows of a VALUES that is a query: each is a branch of the plan
 CHANGES: Final = ("ISTREAM", "DSTREAM", "RSTREAM")
 # Reserved words that may begin the list of a SELECT.
 FIRST_IN_LIST: Final = ("ALL", "CASE", "CAST", "DISTINCT", "EXISTS", "FALSE", "LEFT", "NOT", "NULL", "RIGHT", "TRUE")
@@ -47,7 +49,7 @@ def parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
 
 def sees_query(tokens: TokenStream) -> bool:
     """Whether a query may begin here, itself in parentheses perhaps."""
-    return tokens.sees_any(("SELECT", "WITH", "(")) or sees_changes(tokens)
+    return tokens.sees_any(("SELECT", "WITH", "VALUES", "(")) or _sees_whole_table(tokens) or sees_changes(tokens)
 
 
 def opens_query(tokens: TokenStream) -> bool:
@@ -136,10 +138,47 @@ def _parse_query_operand(tokens: TokenStream) -> ast.Query:
         hint = "WITH stands before the whole query, or in parentheses: (WITH … SELECT …)."
         raise tokens.error("WITH is out of place", "syntax", hint=hint)
     if tokens.sees("VALUES"):
-        raise tokens.unsupported("VALUES", "A query begins with SELECT.")
+        return _parse_values(tokens)
+    if _sees_whole_table(tokens):
+        return _parse_whole_table(tokens)
     if not tokens.sees("("):
         raise tokens.unexpected("SELECT")
     return parse_enclosed_query(tokens)
+
+
+def _parse_values(tokens: TokenStream) -> ast.Query:
+    """`VALUES (1, 'a'), (2, 'b')`: a SELECT without FROM for each row, with the columns column1, column2, …."""
+    start = tokens.advance()
+    rows: list[ast.Query] = []
+    while True:
+        first = tokens.token
+        values = tokens.parse_enclosed_list(expressions.parse_expression, "Write VALUES (1, 'a'), (2, 'b').")
+        items = tuple(
+            ast.Item(value, ast.Identifier(f"column{number}", span=value.span), span=value.span)
+            for number, value in enumerate(values, 1)
+        )
+        if rows and isinstance(rows[0], ast.Select) and len(items) != len(rows[0].items):
+            message = f"VALUES lists must all have the same length: {len(rows[0].items)}, found {len(items)}"
+            raise tokens.error(message, "column-count", tokens.since(first))
+        if len(rows) == MAX_VALUES:
+            hint = "Insert them into a table: INSERT INTO t VALUES …."
+            raise tokens.error(f"VALUES as a query has at most {MAX_VALUES} rows", "too-large", first.span, hint)
+        rows.append(ast.Select(False, items, (), None, (), None, span=tokens.since(first)))
+        if not tokens.accept(","):
+            return rows[0] if len(rows) == 1 else ast.UnionAll(tuple(rows), span=tokens.since(start))
+
+
+def _sees_whole_table(tokens: TokenStream) -> bool:
+    """`TABLE name`; the word is a name elsewhere."""
+    return tokens.sees("TABLE") and tokens.sees_name(1)
+
+
+def _parse_whole_table(tokens: TokenStream) -> ast.Select:
+    """`TABLE name`, which is `SELECT * FROM name`."""
+    start = tokens.advance()
+    table = tables.parse_table(tokens)
+    star = ast.Item(ast.Star(span=start.span), None, span=start.span)
+    return ast.Select(False, (star,), (table,), None, (), None, span=tokens.since(start))
 
 
 # ---- ISTREAM, DSTREAM, RSTREAM ---------------------------------------------------------------------------------------
@@ -215,57 +254,40 @@ def _parse_select_list(tokens: TokenStream) -> tuple[bool, tuple[ast.Item, ...]]
         word = tokens.token.keyword
         hint = f"Write SELECT {word}(DISTINCT a, b) FROM …."
         raise tokens.error(f"DISTINCT must follow {word}", "syntax", hint=hint)
-    return distinct, tokens.parse_list(_parse_item)
-
-
-def _parse_item(tokens: TokenStream) -> ast.Item:
-    start = tokens.token
-    value = _parse_item_value(tokens)
-    alias = parse_alias(tokens) if tokens.sees("AS") or tokens.sees_name() else None
-    if alias is not None and isinstance(value, ast.Star):
-        raise tokens.error("* cannot have an alias", "syntax", alias.span, "List the columns to rename them.")
-    return ast.Item(value, alias, span=tokens.since(start))
+    return distinct, select_items.parse_items(tokens)
 
 
 def parse_alias(tokens: TokenStream) -> ast.Identifier:
     return tokens.expect_name("a name after AS" if tokens.accept("AS") else "a name")
 
 
-def _parse_item_value(tokens: TokenStream) -> ast.Expression | ast.Star:
-    start = tokens.token
-    if tokens.accept("*"):
-        return ast.Star(span=start.span)
-    if tokens.sees_name() and tokens.peek().keyword == "." and tokens.peek(2).keyword == "*":
-        qualifier = tokens.expect_name("a name")
-        tokens.advance(2)
-        return ast.Star(qualifier, span=tokens.since(start))
-    return expressions.parse_expression(tokens)
-
-
 def _parse_clauses(tokens: TokenStream, start: Token, distinct: bool, items: tuple[ast.Item, ...]) -> ast.Select:
     """What follows the list of a SELECT."""
-    if not tokens.accept("FROM"):
-        if tokens.token.kind is Kind.END or tokens.sees_any((";", ")", *RESERVED)):
-            hint = "Every query reads a stream: SELECT … FROM name."
-            raise tokens.error("SELECT has no FROM", "missing-from", tokens.since(start), hint)
+    from_tables: tuple[ast.TableReference, ...] = ()
+    if tokens.accept("FROM"):
+        from_tables = tokens.parse_list(tables.parse_table)
+    elif tokens.token.kind is not Kind.END and not tokens.sees_any((";", ")", *RESERVED)):
         raise tokens.unexpected("FROM")
-    from_tables = tokens.parse_list(tables.parse_table)
     where = expressions.parse_expression(tokens) if tokens.accept("WHERE") else None
-    group_by = _parse_group_by(tokens) if tokens.sees("GROUP") else ()
+    group_by = _parse_group_by(tokens, items) if tokens.sees("GROUP") else ()
     having = expressions.parse_expression(tokens) if tokens.accept("HAVING") else None
+    named = windows.parse_window_clause(tokens)
     qualify = expressions.parse_expression(tokens) if tokens.accept("QUALIFY") else None
-    if tokens.sees("WINDOW"):
-        hint = "Put the window right after its stream: FROM s WINDOW(RANGE …)."
-        raise tokens.unsupported("a WINDOW clause", hint)
-    if tokens.sees_any(("WHERE", "GROUP", "HAVING", "QUALIFY")):
-        hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, QUALIFY, each at most once."
+    named = named or windows.parse_window_clause(tokens)  # some databases have it behind QUALIFY
+    if tokens.sees_any(("WHERE", "GROUP", "HAVING", "WINDOW", "QUALIFY")):
+        hint = "The order is SELECT, FROM, WHERE, GROUP BY, HAVING, WINDOW, QUALIFY, each at most once."
         raise tokens.error(f"{tokens.token.keyword} is out of place", "syntax", hint=hint)
-    return ast.Select(distinct, items, from_tables, where, group_by, having, qualify, span=tokens.since(start))
+    items, qualify = windows.define(items, named), windows.define(qualify, named)
+    span = tokens.since(start)
+    select = ast.Select(distinct, items, from_tables, where, group_by, having, qualify, named, span=span)
+    return unnest.with_unnest(with_group_windows(tokens, select))
 
 
-def _parse_group_by(tokens: TokenStream) -> tuple[ast.Grouping, ...]:
+def _parse_group_by(tokens: TokenStream, items: tuple[ast.Item, ...]) -> tuple[ast.Grouping, ...]:
     tokens.expect("GROUP", "BY")
-    if tokens.sees_any(("ALL", "DISTINCT")):
+    if tokens.sees("ALL"):
+        return select_items.all_keys(items, tokens.advance())
+    if tokens.sees("DISTINCT"):
         raise tokens.unsupported(f"GROUP BY {tokens.token.keyword}", "List the grouping expressions.")
     return tokens.parse_list(_parse_grouping)
 
@@ -316,11 +338,12 @@ def _parse_order(tokens: TokenStream, query: ast.Query) -> ast.Query:
     """
     clause = tokens.token
     order = expressions.parse_order_by(tokens) if tokens.sees("ORDER") else ()
+    order = windows.define(order, query.windows if isinstance(query, ast.Select) else ())
     limit: int | None = None
     if tokens.accept("LIMIT"):
         limit = parse_row_count(tokens, "the number of rows")
-    elif order and tokens.sees("FETCH"):
-        limit = _parse_fetch(tokens)
+    elif tokens.sees("FETCH"):
+        limit = _parse_fetch(tokens, is_ordered=bool(order))
     if tokens.sees_any(("OFFSET", "FETCH")):
         raise tokens.unsupported(tokens.token.keyword, ast.ORDER_HINT)
     ordered = ast.Ordered(query, order, limit, tokens.since(clause), span=tokens.since(query))
@@ -329,11 +352,15 @@ def _parse_order(tokens: TokenStream, query: ast.Query) -> ast.Query:
     return ordered
 
 
-def _parse_fetch(tokens: TokenStream) -> int:
+def _parse_fetch(tokens: TokenStream, is_ordered: bool) -> int:
+    """`FETCH FIRST n ROWS WITH TIES`; without an order, any n rows, `ONLY`."""
     tokens.expect("FETCH")
     tokens.expect_any(("FIRST", "NEXT"), "FIRST after FETCH")
     limit = 1 if tokens.sees_any(("ROW", "ROWS")) else parse_row_count(tokens, "the number of rows")
     tokens.expect_any(("ROW", "ROWS"), "ROWS")
+    if tokens.sees("ONLY") and not is_ordered:
+        tokens.advance()
+        return limit
     if tokens.sees("ONLY"):
         raise tokens.unsupported("FETCH … ONLY", "The order of tied rows is undefined. Write WITH TIES.")
     tokens.expect("WITH", "TIES")

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from strandline.core.errors import ParseError, Span
 from strandline.core.types import Type
 from strandline.sql import ast
-from strandline.sql.lexer import RESERVED, Token, words
+from strandline.sql.dialects.explain import explain_refusal
+from strandline.sql.lexer import RESERVED, Token
 from strandline.sql.parser import dml
 from strandline.sql.parser.connectors import parse_connector, parse_source_stream
 from strandline.sql.parser.create_table import parse_create_materialized_view, parse_create_table
+from strandline.sql.parser.files import parse_file, sees_file
 from strandline.sql.parser.literals import parse_percent
 from strandline.sql.parser.queries import parse_as_query, parse_column_names, parse_query, sees_query
 from strandline.sql.parser.tables import parse_new_name, parse_system_name
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 from strandline.sql.parser.types import parse_type_name
 
-OTHER_STATEMENTS: Final = words("ALTER VALUES")
-SHOW_KINDS: Final = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "SHEDDING")
+SHOW_KINDS: Final = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "SHEDDING", "FUNCTIONS")
 
 _STATEMENT_HINT: Final = (
     "Statements are SELECT, WITH, CREATE, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, EXPLAIN, SHOW, DESCRIBE and"
@@ -38,9 +40,12 @@ def parse(text: str) -> list[ast.Statement]:
     while not tokens.at_end():
         if tokens.accept(";"):
             continue
-        statement = _parse_statement(tokens)
-        if not (tokens.at_end() or tokens.sees(";")):
-            raise tokens.unexpected("; or the end of the statement", _hint_for_leftover(tokens))
+        try:
+            statement = _parse_statement(tokens)
+            if not (tokens.at_end() or tokens.sees(";")):
+                raise tokens.unexpected("; or the end of the statement", _hint_for_leftover(tokens))
+        except ParseError as error:
+            raise explain_refusal(error, tokens.all_tokens) from None
         _check_height(statement)
         statements.append(statement)
     return statements
@@ -91,8 +96,6 @@ def _parse_statement(tokens: TokenStream) -> ast.Statement:
     word = tokens.token.keyword
     if word in _PARSERS:
         return _PARSERS[word](tokens)
-    if word in OTHER_STATEMENTS:
-        raise tokens.unsupported(word, _STATEMENT_HINT)
     near = difflib.get_close_matches(word, STATEMENTS, n=1)
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
@@ -130,18 +133,35 @@ def _parse_set(tokens: TokenStream) -> ast.Set:
     return ast.Set("SHEDDING", value, span=tokens.since(start))
 
 
-def _parse_show(tokens: TokenStream) -> ast.Show:
+def _parse_show(tokens: TokenStream) -> ast.Show | ast.ShowColumns:
     start = tokens.advance()
-    kind = tokens.expect_any(SHOW_KINDS, "STREAMS, TABLES, VIEWS, QUERIES, SINKS or SHEDDING after SHOW")
+    if tokens.accept("COLUMNS"):
+        tokens.expect_any(("FROM", "IN"), "FROM after SHOW COLUMNS")
+        return ast.ShowColumns(_parse_described_name(tokens), span=tokens.since(start))
+    if tokens.accept("MATERIALIZED"):
+        tokens.expect("VIEWS")
+        return ast.Show("VIEWS", span=tokens.since(start))
+    kind = tokens.expect_any(SHOW_KINDS, f"{', '.join(SHOW_KINDS[:-1])}, {SHOW_KINDS[-1]} or COLUMNS after SHOW")
     return ast.Show(kind, span=tokens.since(start))
 
 
-def _parse_describe(tokens: TokenStream) -> ast.Describe:
+def _parse_describe(tokens: TokenStream) -> ast.Describe | ast.ShowColumns:
+    """`DESCRIBE [kind] name`, or the columns of a query."""
     start = tokens.advance()
+    if sees_file(tokens):
+        name, _, source = parse_file(tokens)
+        file = ast.StreamTable(name, None, None, source=source, span=source.span)
+        return ast.Describe(name, file, span=tokens.since(start))
+    if sees_query(tokens) and not tokens.sees("TABLE"):
+        return ast.ShowColumns(parse_query(tokens), span=tokens.since(start))
+    if tokens.sees_any(("STREAM", "TABLE", "VIEW", "EXTENDED")) and tokens.sees_name(1):
+        tokens.advance()
+    return ast.Describe(_parse_described_name(tokens), span=tokens.since(start))
+
+
+def _parse_described_name(tokens: TokenStream) -> ast.Identifier:
     name = tokens.expect_name("the name of a stream, table or view")
-    if name.matches("sys") and tokens.sees("."):
-        name = parse_system_name(tokens, name)
-    return ast.Describe(name, span=tokens.since(start))
+    return parse_system_name(tokens, name) if name.matches("sys") and tokens.sees(".") else name
 
 
 def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
@@ -153,6 +173,8 @@ def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
         name = tokens.expect_name("the name of a running query")
         return ast.ExplainAnalyze(name, span=tokens.since(start))
     why = tokens.accept("WHY")
+    if not why:  # words of other dialects for the same
+        _ = tokens.accept("PLAN", "FOR") or tokens.accept("QUERY", "PLAN") or tokens.accept("EXTENDED")
     if tokens.sees("CREATE"):
         statement = _parse_create(tokens)
         hint = "EXPLAIN shows the plan of a SELECT or CREATE STREAM … AS SELECT."
@@ -166,35 +188,36 @@ def _parse_explain(tokens: TokenStream) -> ast.Explain | ast.ExplainAnalyze:
     return ast.Explain(_parse_query_statement(tokens), why, span=tokens.since(start))
 
 
-def _parse_create(tokens: TokenStream) -> ast.Declaration | ast.CreateSink:
+def _parse_create(tokens: TokenStream) -> ast.Creation:
     start = tokens.advance()
-    if tokens.sees("OR", "REPLACE") and tokens.peek(2).keyword != "VIEW":
-        span = tokens.token.span.to(tokens.peek().span)
-        raise tokens.unsupported("CREATE OR REPLACE", "Drop it first: DROP STREAM, DROP TABLE.", span)
     replaces = tokens.accept("OR", "REPLACE")
+    statement = _parse_created(tokens, start)
+    if replaces and statement.if_not_exists:
+        hint = "Keep one of them."
+        raise tokens.error("OR REPLACE and IF NOT EXISTS exclude each other", "conflicting-clauses", start.span, hint)
+    return replace(statement, replace=replaces)
+
+
+def _parse_created(tokens: TokenStream, start: Token) -> ast.Creation:
+    """What follows CREATE [OR REPLACE]."""
     if tokens.accept("TABLE"):
         return parse_create_table(tokens, start)
     if tokens.accept("MATERIALIZED"):
         return parse_create_materialized_view(tokens, start)
-    if tokens.sees_any(("TEMPORARY", "TEMP", "UNLOGGED", "INDEX", "FUNCTION")):
-        feature = f"CREATE {tokens.token.keyword}"
-        raise tokens.unsupported(
-            feature, "Declare a stream or a table: CREATE STREAM, CREATE TABLE.", tokens.through(start)
-        )
     kind = _parse_kind(tokens, "Declare a stream: CREATE STREAM name (columns) SOURCE … or AS SELECT ….")
-    if tokens.sees("IF", "NOT", "EXISTS"):
-        raise tokens.unsupported("IF NOT EXISTS", "Leave it out.", tokens.token.span.to(tokens.peek(2).span))
+    if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
     name = parse_new_name(tokens, kind.lower())
     if kind == "SINK":
-        return _parse_sink(tokens, start, name)
+        return replace(_parse_sink(tokens, start, name), if_not_exists=if_not_exists)
     if kind == "VIEW":
         columns = parse_column_names(tokens)
         query = parse_as_query(tokens, "Write CREATE VIEW name AS SELECT ….")
-        return ast.CreateView(name, columns, query, replaces, span=tokens.since(start))
+        return ast.CreateView(name, columns, query, False, if_not_exists, span=tokens.since(start))
     if tokens.sees("AS"):
         query = parse_as_query(tokens)
-        return ast.CreateStreamAs(name, query, _parse_shedding(tokens), span=tokens.since(start))
-    return parse_source_stream(tokens, start, name)
+        shedding = _parse_shedding(tokens)
+        return ast.CreateStreamAs(name, query, shedding, if_not_exists=if_not_exists, span=tokens.since(start))
+    return replace(parse_source_stream(tokens, start, name), if_not_exists=if_not_exists)
 
 
 def _parse_kind(tokens: TokenStream, hint: str) -> str:
@@ -213,8 +236,6 @@ def _parse_sink(tokens: TokenStream, start: Token, name: ast.Identifier) -> ast.
 
 def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
     start = tokens.advance()
-    if tokens.sees_any(("INDEX", "FUNCTION")):
-        raise tokens.unsupported(f"DROP {tokens.token.keyword}", _DROP_HINT, tokens.through(start))
     if tokens.accept("MATERIALIZED"):
         tokens.expect("VIEW", hint=_DROP_HINT)
         kind = "MATERIALIZED VIEW"
@@ -241,6 +262,7 @@ _PARSERS: Final[dict[str, Callable[[TokenStream], ast.Statement]]] = {
     "EXPLAIN": _parse_explain,
     "SHOW": _parse_show,
     "DESCRIBE": _parse_describe,
+    "DESC": _parse_describe,
     "SET": _parse_set,
 }
 STATEMENTS: Final = ("SELECT", "WITH", *_PARSERS)

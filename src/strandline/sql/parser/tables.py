@@ -5,13 +5,15 @@ A window is `WINDOW(RANGE 10 MINUTES SLIDE 1 MINUTE)` or `[ROWS 10]`, perhaps wi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from strandline.core.types import TIMESTAMP
 from strandline.logical.catalog import SYSTEM
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, Token
-from strandline.sql.parser import expressions, queries
+from strandline.sql.parser import expressions, queries, unnest, window_tables
+from strandline.sql.parser.files import parse_file, sees_file
 from strandline.sql.parser.literals import parse_duration, parse_row_count
 from strandline.sql.parser.token_stream import TokenStream
 
@@ -25,8 +27,13 @@ _WINDOW_HINT: Final = (
 _AS_OF_HINT: Final = (
     "Write FOR SYSTEM_TIME AS OF TIMESTAMP '2024-01-31', or AS OF s.ts with the time column of a stream."
 )
+_SEQUENCE_HINT: Final = (
+    "Join the events by their times. A, then B within 10 seconds, without C between: FROM a JOIN b ON b.k = a.k AND "
+    "b.ts > a.ts AND b.ts <= a.ts + INTERVAL '10 seconds' WHERE NOT EXISTS (SELECT 1 FROM c WHERE c.k = a.k AND "
+    "c.ts > a.ts AND c.ts < b.ts)."
+)
 # Clauses that may follow a table, whose first words are names elsewhere.
-_AFTER_TABLE: Final = (("ALLOW", "SHEDDING"), ("AT", "TIMESTAMP"), ("FOR", "SYSTEM_TIME"))
+_AFTER_TABLE: Final = (("MATCH_RECOGNIZE", "("), ("ALLOW", "SHEDDING"), ("AT", "TIMESTAMP"), ("FOR", "SYSTEM_TIME"))
 
 
 def parse_table(tokens: TokenStream) -> ast.TableReference:
@@ -40,9 +47,10 @@ def parse_table(tokens: TokenStream) -> ast.TableReference:
             left = ast.Join(None, left, right, span=tokens.since(start))
         elif tokens.sees_any(("JOIN", "INNER", "NATURAL", *OUTER_JOINS)) or _sees_match_join(tokens):
             left = _parse_join(tokens, start, left)
-        elif tokens.sees("ASOF", "JOIN"):
-            span = tokens.token.span.to(tokens.peek().span)
-            raise tokens.unsupported("ASOF JOIN", "Join on conditions over the time columns.", span)
+        elif tokens.sees("MATCH_RECOGNIZE", "("):
+            raise tokens.unsupported("MATCH_RECOGNIZE", _SEQUENCE_HINT)
+        elif _sees_asof_join(tokens):
+            left = _parse_asof_join(tokens, start, left)
         else:
             return left
 
@@ -83,6 +91,26 @@ def _parse_join(tokens: TokenStream, start: Token, left: ast.TableReference) -> 
     return ast.Join(condition, left, right, kind, using, natural, span=tokens.since(start))
 
 
+def _sees_asof_join(tokens: TokenStream) -> bool:
+    """ASOF before JOIN or the kind of a join; the word is a name elsewhere."""
+    return tokens.sees("ASOF") and tokens.peek().keyword in ("JOIN", "INNER", *OUTER_JOINS, *MATCH_JOINS)
+
+
+def _parse_asof_join(tokens: TokenStream, start: Token, left: ast.TableReference) -> ast.Join:
+    """`ASOF [LEFT] JOIN right ON condition | USING (columns)`."""
+    tokens.advance()
+    if tokens.sees_any(("RIGHT", "FULL", *MATCH_JOINS)):
+        span = tokens.previous.span.to(tokens.token.span)
+        hint = "Write ASOF JOIN or ASOF LEFT JOIN: each row of the left meets the last row of the right."
+        raise tokens.unsupported(f"ASOF {tokens.token.keyword} JOIN", hint, span)
+    kind = "LEFT" if tokens.accept("LEFT") else None
+    tokens.accept("OUTER" if kind else "INNER")
+    tokens.expect("JOIN")
+    right = parse_entry(tokens)
+    condition, using = _parse_join_condition(tokens)
+    return ast.Join(condition, left, right, kind, using, asof=True, span=tokens.since(start))
+
+
 def _sees_match_join(tokens: TokenStream, ahead: int = 0) -> bool:
     """SEMI JOIN or ANTI JOIN; the words are names elsewhere."""
     return tokens.peek(ahead).keyword in MATCH_JOINS and tokens.peek(ahead + 1).keyword == "JOIN"
@@ -96,11 +124,39 @@ def _parse_join_condition(tokens: TokenStream) -> tuple[ast.Expression | None, t
 
 
 def parse_entry(tokens: TokenStream) -> ast.TableReference:
-    if tokens.sees("LATERAL"):
-        raise tokens.unsupported("LATERAL", "Join the subquery on the columns that it would look up.")
+    if unnest.sees_unnest(tokens):
+        return unnest.parse_unnest(tokens)
+    if tokens.sees("LATERAL", "(") and tokens.peek(2).keyword in ("SELECT", "WITH", "("):
+        return _parse_lateral(tokens)
+    if tokens.sees("LATERAL") and tokens.peek(2).keyword == "(":
+        hint = "Write LATERAL (SELECT … FROM b WHERE b.k = a.k) AS m; it stands before a subquery only."
+        raise tokens.unsupported("LATERAL over a function", hint)
+    if window_tables.sees_window_table(tokens):
+        return _parse_window_table(tokens)
     if queries.sees_changes(tokens) or (tokens.sees("(") and queries.opens_query(tokens)):
         return _parse_query_table(tokens)
     return _parse_nested_joins(tokens) if tokens.sees("(") else _parse_stream_table(tokens)
+
+
+def _parse_lateral(tokens: TokenStream) -> ast.QueryTable:
+    """`LATERAL (query) [AS] name`."""
+    start = tokens.advance()
+    table = _parse_query_table(tokens)
+    if table.window is not None or table.granularity is not None:
+        hint = "Put the window right after the stream inside the subquery."
+        raise tokens.unsupported("a window over LATERAL", hint, tokens.since(start))
+    return replace(table, lateral=True, span=tokens.since(start))
+
+
+def _parse_window_table(tokens: TokenStream) -> ast.WindowTable:
+    """`TUMBLE(…) [[AS] alias]`."""
+    start = tokens.token
+    table = window_tables.parse_window_table(tokens)
+    window, granularity, alias = _parse_window_and_alias(tokens)
+    if window is not None or granularity is not None:
+        hint = f"Remove it: {table.kind} is a window itself."
+        raise tokens.error(f"a second window over {table.kind}", "duplicate-window", tokens.since(start), hint)
+    return replace(table, alias=alias, span=tokens.since(start))
 
 
 def _parse_nested_joins(tokens: TokenStream) -> ast.TableReference:
@@ -115,10 +171,20 @@ def _parse_nested_joins(tokens: TokenStream) -> ast.TableReference:
     return table
 
 
+def _parse_file_table(tokens: TokenStream) -> ast.StreamTable:
+    """A file, which goes by the stem of its name: `FROM 'trades.csv'` has `trades.price`."""
+    start = tokens.token
+    name, stem, source = parse_file(tokens)
+    window, granularity, alias = _parse_window_and_alias(tokens)
+    return ast.StreamTable(name, window, alias or stem, granularity, source=source, span=tokens.since(start))
+
+
 def _parse_stream_table(tokens: TokenStream) -> ast.StreamTable:
+    if sees_file(tokens):
+        return _parse_file_table(tokens)
     name = tokens.expect_name("a stream or a subquery")
     if tokens.sees("("):
-        hint = "Declare it first: CREATE STREAM name (columns) SOURCE function(…) ORDERED BY column."
+        hint = "Read files by read_csv('…'), read_parquet('…') or read_json('…'); declare others: CREATE STREAM …."
         raise tokens.unsupported("a function in FROM", hint, name.span)
     if tokens.sees("."):
         if not name.matches("sys"):
@@ -182,24 +248,33 @@ def _parse_query_table(tokens: TokenStream) -> ast.QueryTable:
     start = tokens.token
     enclosed = tokens.sees("(")
     query = queries.parse_enclosed_query(tokens) if enclosed else queries.parse_changes(tokens)
-    window, granularity, alias = _parse_window_and_alias(tokens)
+    window, granularity, alias = _parse_window_and_alias(tokens, with_columns=True)
+    if alias is not None and tokens.sees("("):
+        query = _renamed(query, alias, queries.parse_column_names(tokens))
     match query:
         case ast.Changes(_, ast.Select(_, _, (ast.StreamTable(name, None, None),))) if not (enclosed or alias):
             alias = name
-    if alias is None:
-        hint = "Add one: (SELECT …) AS name."
-        raise tokens.error("a subquery in FROM has no name", "missing-alias", tokens.since(start), hint)
+    if alias is None:  # as in PostgreSQL and DuckDB; of two in one FROM, one needs a name
+        alias = ast.Identifier("subquery", span=tokens.since(start))
     return ast.QueryTable(query, window, alias, granularity, span=tokens.since(start))
 
 
+def _renamed(query: ast.Query, alias: ast.Identifier, columns: tuple[ast.Identifier, ...]) -> ast.Query:
+    """`(query) AS name (columns)`, which is `WITH name (columns) AS (query) SELECT * FROM name`."""
+    table = ast.StreamTable(alias, None, None, span=alias.span)
+    star = ast.Item(ast.Star(span=alias.span), None, span=alias.span)
+    body = ast.Select(False, (star,), (table,), None, (), None, span=query.span)
+    return ast.With((ast.CommonTable(alias, columns, query, span=query.span),), body, span=query.span)
+
+
 def _parse_window_and_alias(
-    tokens: TokenStream,
+    tokens: TokenStream, with_columns: bool = False
 ) -> tuple[ast.Window | None, ast.Duration | None, ast.Identifier | None]:
     """A window with its granularity, and an alias, in either order, all optional."""
     window = _parse_window(tokens) if _sees_window(tokens) else None
     granularity = _parse_granularity(tokens)
     alias = queries.parse_alias(tokens) if _sees_alias(tokens) else None
-    if alias is not None and tokens.sees("("):
+    if alias is not None and tokens.sees("(") and not with_columns:
         raise tokens.unsupported("a column list after an alias", "Name the columns in the subquery with AS.")
     if _sees_window(tokens):
         if window is not None:
@@ -221,7 +296,9 @@ def _sees_alias(tokens: TokenStream) -> bool:
 def _sees_keep(tokens: TokenStream) -> bool:
     """`KEEP 7 DAYS` of a materialized view, after the last table of its query."""
     after = tokens.peek()
-    return tokens.sees("KEEP") and (after.kind in (Kind.NUMBER, Kind.TEXT) or after.keyword == "INTERVAL")
+    return tokens.sees("KEEP") and (
+        after.kind in (Kind.NUMBER, Kind.DURATION, Kind.TEXT) or after.keyword == "INTERVAL"
+    )
 
 
 # ---- windows ---------------------------------------------------------------------------------------------------------

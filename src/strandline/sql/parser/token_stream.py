@@ -30,6 +30,10 @@ class TokenStream:
         self.depth = 0
 
     @property
+    def all_tokens(self) -> list[Token]:
+        return self._tokens
+
+    @property
     def previous(self) -> Token:
         """The token that was taken last; the first one where none was."""
         return self._tokens[max(self._position - 1, 0)]

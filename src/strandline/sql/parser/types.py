@@ -8,6 +8,7 @@ from typing import Final
 from strandline.core import types
 from strandline.core.types import MAX_PRECISION, Type, decimal
 from strandline.sql import ast
+from strandline.sql.dialects.names import TYPES
 from strandline.sql.lexer import Kind, Token
 from strandline.sql.parser.literals import parse_whole_number
 from strandline.sql.parser.token_stream import TokenStream
@@ -24,6 +25,8 @@ SIMPLE_TYPES: Final[dict[str, Type]] = {
     "VARCHAR": types.VARCHAR,
     "TEXT": types.VARCHAR,
     "STRING": types.VARCHAR,
+    "JSON": types.VARCHAR,
+    "JSONB": types.VARCHAR,
     "DATE": types.DATE,
     "TIMESTAMP": types.TIMESTAMP,
 }
@@ -37,7 +40,7 @@ def parse_type_name(tokens: TokenStream) -> ast.TypeName:
     if start.keyword not in TYPE_NAMES:
         near = difflib.get_close_matches(start.keyword, TYPE_NAMES, n=1)
         listing = "Types are BOOLEAN, INT, BIGINT, DOUBLE, DECIMAL(p, s), VARCHAR, DATE and TIMESTAMP."
-        hint = f"Did you mean {near[0]}?" if near else listing
+        hint = TYPES.get(start.keyword) or (f"Did you mean {near[0]}?" if near else listing)
         raise tokens.error(f"type {start.value} does not exist", "unknown-type", hint=hint)
     tokens.advance()
     if start.keyword in SIMPLE_TYPES:
@@ -57,6 +60,8 @@ def parse_cast_type(tokens: TokenStream) -> ast.TypeName:
     if start.keyword == "VARCHAR" and kind.span.end > start.span.end:
         # A declared length is a promise of the source; in a cast it would have to cut the text.
         raise tokens.unsupported("CAST to VARCHAR(n)", "Write substring(x, 1, n).", kind.span)
+    if start.keyword == "TIMESTAMP" and tokens.previous.keyword == ")":
+        raise tokens.unsupported("CAST to TIMESTAMP(n)", "Write date_trunc('millisecond', x).", kind.span)
     return kind
 
 
@@ -67,6 +72,10 @@ def _skip_suffix(tokens: TokenStream, start: Token) -> None:
         case "VARCHAR" if tokens.accept("("):
             parse_whole_number(tokens, "a length", 1, 2**31)
             tokens.expect(")")
+        case "TIMESTAMP" if tokens.accept("("):
+            parse_whole_number(tokens, "a number of digits", 0, 9)
+            tokens.expect(")")
+            _skip_suffix(tokens, start)
         case "TIMESTAMP" if tokens.sees("WITH"):
             raise tokens.unsupported("TIMESTAMP WITH TIME ZONE", "A TIMESTAMP is in UTC.", tokens.through(start))
         case "TIMESTAMP":

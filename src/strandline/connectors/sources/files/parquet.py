@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from strandline.connectors.sources.files.units import FileUnit
+from strandline.connectors.sources.inferred_types import flatten_fields
 
 # Exceptions of libraries for a damaged page, footer or value. A panic of Polars is no Exception.
 READ_ERRORS: Final = (
@@ -35,19 +36,38 @@ def read_row_groups(path: str, unit: FileUnit, columns: Sequence[str]) -> pl.Dat
     scan = pl.scan_parquet(path, glob=False, hive_partitioning=False, parallel="none", use_statistics=False)
     try:
         with without_panics:
-            alike = all(scan.collect_schema().get(name) == types[name] for name in columns)
+            read = scan.collect_schema()
+            alike = all(read.get(root) == types[root] for root in {root_of(name, types) for name in columns})
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # a type or a footer that it cannot read
         alike = False
     if alike:
         with without_panics:
-            frame = scan.slice(unit.row - 1, unit.rows).select(columns).collect()
+            frame = scan.slice(unit.row - 1, unit.rows).select(_value_at(name, types) for name in columns).collect()
     else:
         with pq.ParquetFile(path, memory_map=True) as file:
-            table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=list(columns), use_threads=False)
-        frame = _to_polars(table)
+            roots = list(dict.fromkeys(root_of(name, types) for name in columns))
+            table = file.read_row_groups(list(range(unit.begin, unit.end)), columns=roots, use_threads=False)
+        frame = _to_polars(table).select(_value_at(name, types) for name in columns)
     if frame.height != unit.rows:
         raise ValueError(f"{frame.height} rows instead of {unit.rows}")
     return frame
+
+
+def root_of(name: str, types: Mapping[str, pl.DataType]) -> str:
+    """The column of a file that has a declared one: itself, or the struct at the beginning of its path."""
+    root = name.partition(".")[0]
+    return root if isinstance(types.get(root), pl.Struct) else name
+
+
+def _value_at(name: str, types: Mapping[str, pl.DataType]) -> pl.Expr:
+    """A column, or the value of a path within a struct, under the name that is declared."""
+    if root_of(name, types) == name:
+        return pl.col(name)
+    root, *path = name.split(".")
+    value = pl.col(root)
+    for field in path:
+        value = value.struct.field(field)
+    return value.alias(name)
 
 
 class _Panics:
@@ -107,9 +127,25 @@ def why_unreadable(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0][:300]
 
 
+def column_names(schema: pa.Schema) -> list[str]:
+    """The columns of a file, and the paths to those within structs."""
+    paths = [name for name, _ in flatten_fields(field for field in schema if pa.types.is_struct(field.type))]
+    return [*schema.names, *(path for path in paths if path not in schema.names)]
+
+
 def column_types(schema: pa.Schema, columns: Sequence[str]) -> Mapping[str, pl.DataType]:
-    """The types of some columns, as Polars has them."""
-    return _to_polars(pa.schema([schema.field(name) for name in columns]).empty_table()).schema
+    """The types of some columns, as Polars has them; those within structs by their paths."""
+    roots = {name: name if name in schema.names else name.partition(".")[0] for name in columns}
+    types = _to_polars(pa.schema([schema.field(root) for root in dict.fromkeys(roots.values())]).empty_table()).schema
+    return {name: types[name] if name == root else _type_at(types[root], name) for name, root in roots.items()}
+
+
+def _type_at(kind: pl.DataType, path: str) -> pl.DataType:
+    for name in path.split(".")[1:]:
+        assert isinstance(kind, pl.Struct), "paths lead through structs"
+        inner = kind.to_schema()[name]
+        kind = inner if isinstance(inner, pl.DataType) else inner()
+    return kind
 
 
 def _to_polars(table: pa.Table) -> pl.DataFrame:
@@ -121,7 +157,7 @@ def _to_polars(table: pa.Table) -> pl.DataFrame:
 @lru_cache(maxsize=64)
 def _types_of(path: str, size: int, changed: int) -> Mapping[str, pl.DataType]:
     with pq.ParquetFile(path, memory_map=True) as file:
-        names = file.schema_arrow.names
+        names = column_names(file.schema_arrow)
         return column_types(file.schema_arrow, [name for name in names if names.count(name) == 1])
 
 

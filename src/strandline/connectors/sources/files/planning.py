@@ -32,7 +32,13 @@ from strandline.connectors.sources.files.content import (
     open_content,
     without_compression,
 )
-from strandline.connectors.sources.files.parquet import READ_ERRORS, column_types, footer_checksum, read_footer
+from strandline.connectors.sources.files.parquet import (
+    READ_ERRORS,
+    column_names,
+    column_types,
+    footer_checksum,
+    read_footer,
+)
 from strandline.connectors.sources.files.records import split, too_long
 from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.thrift import Struct, read_struct
@@ -42,7 +48,14 @@ TEXT_UNIT_BYTES = 16 * 2**20
 STREAM_UNIT_BYTES = 64 * 2**20  # of sequential content: fewer units, fewer reads from the beginning
 LONGEST_HEADER: Final = 2**20
 MOST_ROWS_OF_GROUP: Final = 100_000_000
-_FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json"}
+_FORMATS: Final = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +69,8 @@ class FileOptions:
     encoding: str | None = None
     max_line: int = 16 * 2**20
     follow: bool = False
+    delimiter: str = ","
+    nulls: str | None = None  # a text that stands for NULL, beside an empty field
 
     def kind_of(self, path: str) -> str | None:
         """parquet, csv or json; None if neither the options nor the name decide."""
@@ -166,9 +181,9 @@ _COLUMN_PATH, _COLUMN_SIZE, _COLUMN_DATA, _COLUMN_DICTIONARY = 3, 7, 9, 11
 
 def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[FileUnit]:
     with pq.ParquetFile(path) as parquet:
-        names = Counter(parquet.schema_arrow.names)
+        names = Counter(column_names(parquet.schema_arrow))
         types = column_types(parquet.schema_arrow, [name for name, _ in stream.columns if names[name] == 1])
-    groups = _row_groups(path, {name for name, _ in stream.columns}, file.size)
+    groups = read_group_sizes(path, declared_paths(stream), file.size)
     problem = _column_problem(stream, names)
     if problem is not None:
         yield file.problem(problem, whole=True)
@@ -193,8 +208,14 @@ def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[Fi
         row += max(count, 0)
 
 
-def _row_groups(path: str, declared: set[str], size: int) -> list[tuple[int, str | None]]:
-    """Row groups by the footer. It is parsed here: Arrow aborts the process over some damaged fields."""
+def declared_paths(stream: BaseStream) -> set[str]:
+    """The columns of a file that a stream reads: its own, and the structs that they lie in."""
+    return {part for name, _ in stream.columns for part in (name, name.partition(".")[0])}
+
+
+def read_group_sizes(path: str, declared: set[str], size: int) -> list[tuple[int, str | None]]:
+    """Rows of each row group by the footer, and the problem of the group. It is parsed here: Arrow aborts the process
+    over some damaged fields."""
     try:
         footer = read_struct(read_footer(path))
         return [_group_of(group, declared, size) for group in footer[_FILE_ROW_GROUPS].items]
@@ -210,7 +231,7 @@ def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | 
     for chunk in group[_GROUP_COLUMNS].items:
         column = chunk[_CHUNK_METADATA]
         path = b".".join(column[_COLUMN_PATH].items).decode()
-        if path.partition(".")[0] in declared:
+        if path in declared or path.partition(".")[0] in declared:
             dictionary = column[_COLUMN_DICTIONARY] if _COLUMN_DICTIONARY in column.fields else 0
             begin, length = dictionary or column[_COLUMN_DATA], column[_COLUMN_SIZE]
             if begin < 0 or length < 0 or begin + length > size:
@@ -245,7 +266,7 @@ def _plan_text(
         stream = _Content(opened, None if options.follow else file.size - begin)
         names = file.header
         if kind == "csv" and options.header and file.offset == 0:
-            header = stream.read_header(form, final, options.stream)
+            header = stream.read_header(form, final, options)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
@@ -277,7 +298,7 @@ def _plan_stream(
         names: tuple[str, ...] = ()
         begin, row = 0, 1
         if kind == "csv" and options.header:
-            header = stream.read_header(form, True, options.stream)
+            header = stream.read_header(form, True, options)
             if isinstance(header, str):
                 yield file.problem(header, raw, whole=True)
                 return
@@ -335,7 +356,7 @@ class _Content:
         return data
 
     def read_header(
-        self, form: FileFormat, final: bool, declared: BaseStream
+        self, form: FileFormat, final: bool, options: FileOptions
     ) -> tuple[tuple[str, ...], int] | str | None:
         """Column names, and the length of the header; a text is the problem; None if there is nothing, or not all of
         it."""
@@ -344,15 +365,17 @@ class _Content:
             data += more
             if b"\n" in more:
                 break
-        header = _parse_header(data, form, final or len(data) >= LONGEST_HEADER)
+        header = parse_header(data, form, final or len(data) >= LONGEST_HEADER, options.delimiter)
         if not isinstance(header, tuple):
             return header
         self._ready = data[header[1] :] + self._ready
         # A file that breaks off in its header has another problem than its columns.
-        return header if self.damage is not None else _column_problem(declared, Counter(header[0])) or header
+        return header if self.damage is not None else _column_problem(options.stream, Counter(header[0])) or header
 
 
-def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str, ...], int] | str | None:
+def parse_header(
+    data: bytes, form: FileFormat, final: bool, delimiter: str = ","
+) -> tuple[tuple[str, ...], int] | str | None:
     records = split(data, True, LONGEST_HEADER, final)
     if not len(records):
         return None
@@ -361,7 +384,7 @@ def _parse_header(data: bytes, form: FileFormat, final: bool) -> tuple[tuple[str
         return "the header is not closed" if records.unclosed[0] else "the header has no end"
     try:
         text = form.decode(line).decode().rstrip("\r\n")
-        names = next(csv.reader(io.StringIO(text, newline=""), strict=False), [])
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=False), [])
     except (UnicodeDecodeError, csv.Error) as error:
         return f"the header cannot be read: {error}"
     return tuple(names), len(line)

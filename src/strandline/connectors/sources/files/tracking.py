@@ -7,6 +7,8 @@ position.
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import fnmatch
 import glob
 import os
@@ -37,6 +39,23 @@ def static_base(pattern: str) -> str:
 def missing_directory(directory: str, span: Span | None) -> SourceError:
     hint = f"Paths are relative to {os.getcwd()}."
     return SourceError(f"the directory {directory} does not exist", code="missing-file", hint=hint, span=span)
+
+
+def missing_file(pattern: str, allow: Allow | None, span: Span | None) -> SourceError:
+    """No file matches: the nearest names of the directory are named, unless it may be one that is not allowed."""
+    names: list[str] = []
+    if allow is None:
+        with contextlib.suppress(OSError):
+            names = [name for name in os.listdir(static_base(pattern) or ".") if name[0] not in "._"]
+    stems = {os.path.splitext(name)[0]: name for name in names}
+    near = difflib.get_close_matches(os.path.splitext(os.path.basename(pattern))[0], stems, n=1)
+    hint = "Use follow => true for a directory that fills up later."
+    if near:
+        hint = f"Did you mean '{os.path.join(static_base(pattern), stems[near[0]])}'?"
+    elif names and first_wildcard(pattern) == len(pattern):
+        listed = ", ".join(sorted(names)[:8])
+        hint = f"The directory has {listed}{' and others' if len(names) > 8 else ''}."
+    return SourceError(f"no file matches {pattern}", code="missing-file", hint=hint, span=span)
 
 
 class FollowedDirectory:

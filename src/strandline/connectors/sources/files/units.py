@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
+from strandline.connectors.sources.files.content import FileFormat
 from strandline.core.durable import START, ChainedLog
 from strandline.core.errors import damaged
 
@@ -56,6 +57,11 @@ class FileUnit:
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> FileUnit:
         return FileUnit(**{**data, "header": tuple(data.get("header", ()))})
+
+    @property
+    def is_seekable_text(self) -> bool:
+        """True if it can be read without the units before it, and is to be parsed."""
+        return self.kind != "parquet" and FileFormat(self.compression, self.encoding).seekable
 
     @property
     def is_divisible(self) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from strandline.connectors.tables import errors
+from strandline.connectors.tables.feed_status import FeedState, FeedStatus
 from strandline.connectors.tables.feeds.base import FeedStep, TableFeed
 from strandline.core.durable import sync_directory, sync_file
 from strandline.core.errors import SourceError, StrandlineError
@@ -23,8 +24,6 @@ _RETRY_PAUSE: Final = 0.5
 _TRANSIENT: Final = ("kafka-unreachable", "database-unreachable")
 REJECTED: Final = "rejected"
 
-FeederState: TypeAlias = Literal["running", "ended", "failed", "waiting"]
-
 
 class TableFeeder:
     """Feeder of one table. A static table is loaded as a whole; of others, what is there when the table is created is
@@ -36,10 +35,15 @@ class TableFeeder:
     def __init__(self, feed: TableFeed) -> None:
         self.feed = feed
         self.table, self.store = feed.table, feed.store
-        self.state: FeederState = "running"
+        self._report_status("running")
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._loaded = 0
+
+    @property
+    def status(self) -> FeedStatus:
+        assert self.store.feed_status is not None, "a feeder reports its status"
+        return self.store.feed_status
 
     def start(self) -> None:
         """Load what is there; the thread goes on where more may follow."""
@@ -54,7 +58,7 @@ class TableFeeder:
             self.feed.close()
             raise
         if self.feed.position.ended or self.table.kind != "changing":
-            self.state = "ended"
+            self._report_status("ended")
             self.feed.close()
             return
         name = f"strandline-feed-{self.table.name}"
@@ -130,7 +134,9 @@ class TableFeeder:
             try:
                 if self._step(STEP_ROWS) is not None:
                     pause = 0.0
-                self.state, unreachable = "running", None
+                unreachable = None
+                if self.status.state != "running":
+                    self._report_status("running")
             except Exception as error:
                 now = time.monotonic()
                 unreachable = now if unreachable is None else unreachable
@@ -139,23 +145,31 @@ class TableFeeder:
                 if not _is_transient(error) or now - unreachable > RETRY_SECONDS:
                     self._fail(error)
                     break
-                self.state, pause = "waiting", _RETRY_PAUSE
+                pause = _RETRY_PAUSE
+                self._report_status("waiting", _named(error))
                 log_event(INPUT, WARNING, "table waits for its source", name=self.table.name, message=str(error))
             if self.feed.position.ended:
-                self.state = "ended"
+                self._report_status("ended")
                 break
             if pause:
                 self._stopping.wait(pause)
         self.feed.close()
 
     def _fail(self, error: Exception) -> None:
-        named = error if isinstance(error, StrandlineError) else explain_fault(error)
-        if named is None:
-            message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
-            named = SourceError(message, code="feed-failed", hint="Fix the cause.")
-        self.state = "failed"
-        self.store.fail(named)
+        named = _named(error)
+        self._report_status("failed", named)
         log_event(INPUT, WARNING, "table failed", name=self.table.name, code=named.code, message=named.message)
+
+    def _report_status(self, state: FeedState, error: StrandlineError | None = None) -> None:
+        self.store.feed_status = FeedStatus(state, error)
+
+
+def _named(error: Exception) -> StrandlineError:
+    named = error if isinstance(error, StrandlineError) else explain_fault(error)
+    if named is not None:
+        return named
+    message = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return SourceError(message, code="feed-failed", hint="Fix the cause.")
 
 
 def _is_transient(error: Exception) -> bool:

@@ -20,27 +20,28 @@ import polars as pl
 from strandline.connectors.sources.base import REJECT_SCHEMA, SourceArguments
 from strandline.connectors.sources.conversion import conform
 from strandline.connectors.tables.feeds.base import Change, FeedStep, TableFeed
-from strandline.connectors.tables.feeds.rejections import reject_null_keys
+from strandline.connectors.tables.feeds.rejections import reject_nulls
 from strandline.connectors.tables.rows import payload_schema
 from strandline.connectors.tables.statements import InsertRows, ReplaceContent
 from strandline.connectors.tables.store import TableStore
 from strandline.core.errors import SourceError, Span, StrandlineError
-from strandline.core.temporal import SECOND, UNITS
+from strandline.core.temporal import SECOND, unit_size
 from strandline.logical.catalog import Table
 
 Version: TypeAlias = str | int | float
-_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-z]+?)s?\s*", re.IGNORECASE)
+_DURATION: Final = re.compile(r"\s*(\d+)\s*([a-zµ]+)\s*", re.IGNORECASE)
 
 
 def polling_interval(arguments: SourceArguments) -> float:
     """`every => '1 second'`, in seconds."""
     text = arguments.option("every", str, "1 second")
     match = _DURATION.fullmatch(text)
-    if match is None or match[2].upper() not in UNITS or not int(match[1]):
+    size = None if match is None else unit_size(match[2])
+    if match is None or size is None or not int(match[1]):
         raise arguments.error(
             f"every of {arguments.call.function}() must be a duration such as '1 second', not '{text}'"
         )
-    return int(match[1]) * UNITS[match[2].upper()] / SECOND
+    return int(match[1]) * size / SECOND
 
 
 def refuse_clauses(table: Table, span: Span | None) -> None:
@@ -95,7 +96,7 @@ class DatabaseFeed(TableFeed):
         if not is_first and not self.has_news():
             return None
         raw, version = self.read(self.position.version)
-        chunk = reject_null_keys(conform(raw, self.table.input, self.origin, 1), self.table)
+        chunk = reject_nulls(conform(raw, self.table.input, self.origin, 1), self.table)
         # A row that cannot be read is rejected in each reading, and counts once.
         rejected = chunk.rejected.clear() if chunk.rejected.equals(self._last_rejected) else chunk.rejected
         self._last_rejected = chunk.rejected

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import Chunk
 from strandline.connectors.tables.periods import overlapping_rows
 from strandline.logical.catalog import Table
+from strandline.runtime.kernels.batch import Mask
 
 
-def reject_null_keys(chunk: Chunk, table: Table) -> Chunk:
-    """Reject rows without a key: they could not be found again."""
-    key = table.key
-    if not key or not chunk.rows.height or not any(chunk.rows.get_column(name).null_count() for name in key):
+def reject_nulls(chunk: Chunk, table: Table, is_insertion: Mask | None = None) -> Chunk:
+    """Reject rows without a key, which could not be found again, and insertions with NULL in a column that is NOT NULL.
+    Of a deletion only the key counts; None if there are none."""
+    rows = chunk.rows
+    bad = [_is_null(rows, name) for name in table.key]
+    reasons = [f"the PRIMARY KEY ({', '.join(table.key)}) is NULL"] * len(bad)
+    for name in table.required:
+        bad.append(_is_null(rows, name) if is_insertion is None else _is_null(rows, name) & is_insertion)
+        reasons.append(f'column "{name}" is NULL, and declared NOT NULL')
+    rejected = np.logical_or.reduce(bad) if bad else np.zeros(rows.height, np.bool_)
+    if not rejected.any():
         return chunk
-    is_bad = chunk.rows.select(pl.any_horizontal(pl.col(name).is_null() for name in key)).to_series()
-    rejected = _describe(chunk.rows.filter(is_bad), table, f"the PRIMARY KEY ({', '.join(key)}) is NULL")
-    return replace(chunk, rows=chunk.rows.filter(~is_bad), rejected=pl.concat([chunk.rejected, rejected]))
+    first = np.argmax(bad, axis=0)[rejected]  # the first reason of each row
+    described = _describe(rows.filter(pl.Series(rejected)), table, pl.Series([reasons[number] for number in first]))
+    return replace(chunk, rows=rows.filter(pl.Series(~rejected)), rejected=pl.concat([chunk.rejected, described]))
+
+
+def _is_null(rows: pl.DataFrame, name: str) -> Mask:
+    column = rows.get_column(name)
+    if not column.null_count():
+        return np.zeros(rows.height, np.bool_)
+    is_null: Mask = column.is_null().to_numpy()
+    return is_null
 
 
 def reject_overlaps(rows: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -28,10 +45,10 @@ def reject_overlaps(rows: pl.DataFrame, table: Table) -> tuple[pl.DataFrame, pl.
     return rows.filter(~overlaps), _describe(rows.filter(overlaps), table, reason)
 
 
-def _describe(rows: pl.DataFrame, table: Table, reason: str) -> pl.DataFrame:
+def _describe(rows: pl.DataFrame, table: Table, reason: str | pl.Series) -> pl.DataFrame:
     return rows.select(
         pl.lit(f"rows of {table.name}").alias("place"),
         pl.lit(None, pl.Int64).alias("row"),
-        pl.lit(reason).alias("reason"),
+        pl.lit(reason, pl.String()).alias("reason"),
         pl.struct([name for name, _ in table.columns]).struct.json_encode().alias("content"),
     )

@@ -16,7 +16,7 @@ from strandline.connectors.sources.kafka import MESSAGE_OP
 from strandline.connectors.tables.change_batch import ChangeBatch
 from strandline.connectors.tables.feeds.base import Change, FeedPosition, FeedStep, TableFeed
 from strandline.connectors.tables.feeds.disorder import DatedRows, DisorderBuffer
-from strandline.connectors.tables.feeds.rejections import reject_null_keys, reject_overlaps
+from strandline.connectors.tables.feeds.rejections import reject_nulls, reject_overlaps
 from strandline.connectors.tables.rows import payload_schema
 from strandline.connectors.tables.statements import InsertRows
 from strandline.connectors.tables.store import TableStore
@@ -90,7 +90,7 @@ class SourceFeed(TableFeed):
             return self._rest()
         chunks = list(self.source.read(start, end, self._columns)) if end > start else []
         self._last_row = time.monotonic()
-        sound = [reject_null_keys(chunk, self.table) for chunk in chunks]
+        sound = [reject_nulls(chunk, self.table, self._insertions(chunk.rows)) for chunk in chunks]
         rejected = [chunk.rejected for chunk in sound]
         after = replace(
             self.position,

@@ -26,6 +26,7 @@ from strandline.core.log import SPARK
 from strandline.engines.spark.launcher import zygote
 from strandline.engines.spark.launcher.daemon import IMPORT_PATH, SAFE_PATH, THREAD_LIMITS
 from strandline.engines.spark.launcher.java import VECTOR_MODULE, Java
+from strandline.engines.spark.launcher.launcher_commands import LauncherCommands
 from strandline.engines.spark.launcher.scratch import Scratch
 from strandline.engines.spark.launcher.settings import archive_options, is_local, java_options, nameless
 
@@ -45,6 +46,7 @@ _STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
 _EXIT_NOTICE_SECONDS: Final = 2.0  # between the end of a connection and that of its process
 _OUT_OF_MEMORY: Final = (3, 52)  # exit codes: of -XX:+ExitOnOutOfMemoryError, and of Spark's own handler
 _ARCHIVE_SECONDS: Final = 300.0
+_SCRATCH: Final = "/@scratch@"  # in the place of the scratch directory, which differs for every session
 
 
 class Jvm:
@@ -232,7 +234,24 @@ def _check_open_files(pyspark: Path) -> None:
 def _launcher_command(
     java: Java, pyspark: Path, settings: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch
 ) -> list[str]:
-    """The command with which Spark would start its gateway, without the module that this Java does not have."""
+    """The command with which Spark would start its gateway, without the module that this Java does not have.
+
+    Spark's launcher is a JVM of its own, half a second: what it gave for the same settings is kept.
+    """
+    directory = str(scratch.directory)
+    general = {key: value.replace(directory, _SCRATCH) for key, value in settings.items()}
+    kept = LauncherCommands(java, pyspark, general, environment)
+    command = kept.read()
+    if command is None:
+        command = _ask_launcher(java, pyspark, general, environment, scratch)
+        kept.write(command)
+    command = [part.replace(_SCRATCH, directory) for part in command]
+    return [part for part in command if java.vector_module or part != f"--add-modules={VECTOR_MODULE}"]
+
+
+def _ask_launcher(
+    java: Java, pyspark: Path, settings: Mapping[str, str], environment: Mapping[str, str], scratch: Scratch
+) -> list[str]:
     arguments = [part for key, value in settings.items() for part in ("--conf", f"{key}={value}")]
     launcher = [str(java.executable), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
     launcher += ["-cp", str(_launcher_jar(pyspark)[0]), "org.apache.spark.launcher.Main"]
@@ -244,7 +263,7 @@ def _launcher_command(
     command = run.stdout.partition("\0\n")[2].split("\0")[:-1]
     if run.returncode != 0 or not command:
         raise not_started("its launcher gave no command", scratch)
-    return [part for part in command if java.vector_module or part != f"--add-modules={VECTOR_MODULE}"]
+    return command
 
 
 def _forget_vector_module(gateway: ClientServer) -> None:

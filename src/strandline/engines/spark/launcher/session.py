@@ -23,10 +23,12 @@ from typing import TYPE_CHECKING
 
 from strandline.core.errors import QueryError, SetupError, StrandlineError
 from strandline.core.log import INFO, SPARK, log_event
+from strandline.engines.spark.launcher.archive import build_in_background, note_failure, remove_stale, sole_builder
+from strandline.engines.spark.launcher.early import open_jvm, take_early
 from strandline.engines.spark.launcher.java import Java, find_java
 from strandline.engines.spark.launcher.jvm import Jvm, not_started, pyspark_directory
 from strandline.engines.spark.launcher.scratch import Scratch
-from strandline.engines.spark.launcher.settings import archive_file, resolve, settings_for
+from strandline.engines.spark.launcher.settings import archive_file, is_local, resolve
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,6 +44,7 @@ class EmbeddedSpark:
         self.log_file = jvm.scratch.log_file
         self._jvm = jvm
         self._open = True
+        self.wants_archive = False  # whether later sessions like this one would start from an archive
         self._warm_error: Exception | None = None
         self._warming = threading.Thread(target=self._warm, name="strandline-warm", daemon=True) if warm else None
         if self._warming is not None:
@@ -87,6 +90,8 @@ class EmbeddedSpark:
             self._open = False
             self._jvm.close(self.spark, hung)
             log_event(SPARK, INFO, "spark stopped")
+            if self.wants_archive and not hung:
+                build_in_background(self.java, pyspark_directory())
 
 
 def start(
@@ -109,15 +114,18 @@ def start(
     note("looking for Java")
     pyspark = pyspark_directory()
     _refuse_second_session()
-    java = find_java()
+    plain = config is None and log_directory is None and archive is None
+    early = take_early(master) if plain else None
+    java = find_java() if early is None else early.java
     note(f"Java {java.version} ({java.origin}), starting Spark")
     master = resolve(master)
-    scratch = Scratch(log_directory)
-    jvm = None
+    scratch = Scratch(log_directory) if early is None else early.scratch
+    jvm = None if early is None else early.jvm
     try:
-        settings = settings_for(master, config or {}, scratch)
-        jvm = Jvm(java, pyspark, master, settings, scratch, archive)
+        if jvm is None:
+            jvm = open_jvm(java, pyspark, master, dict(config or {}), scratch, archive).jvm
         session = EmbeddedSpark(jvm.connect(), java, jvm, warm)
+        session.wants_archive = is_local(master) and archive is None
         log_event(SPARK, INFO, "spark started", master=master, java=java.version, log=scratch.log_file)
         return session
     except BaseException as error:
@@ -183,26 +191,45 @@ def first_job(spark: SparkSession) -> DataFrame:
     return one_each.repartitionById(slots, "id").mapInArrow(touch, "id INT")
 
 
-def build_archive() -> Path:
+def build_archive() -> Path | None:
     """Write the classes that Spark loads into an archive that later JVMs map into memory: starts take half the time.
 
     It takes half a minute and up to 200 MB in the user's cache directory. An archive that does not fit, because Java or
-    pyspark have changed, is ignored by Java; nothing depends on it.
+    pyspark have changed, is ignored by Java; nothing depends on it. None if another process is making it.
     """
     java = find_java()
     target = archive_file(java, pyspark_directory())
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
-    with start(warm=False, archive=fresh) as session:
-        first_job(session.spark).collect()
-        _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
-    if not fresh.exists():
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with sole_builder(target) as is_sole:
+            return _write_archive(target) if is_sole else None
+    except OSError as error:
         raise SetupError(
-            "Java wrote no class archive",
+            f"cannot write the class archive {target}",
             code="archive",
-            hint=f"Spark works without it. See {session.log_file} for the reason.",
-        )
-    fresh.replace(target)
+            detail=str(error),
+            hint="Spark works without it. XDG_CACHE_HOME names another cache directory.",
+        ) from None
+
+
+def _write_archive(target: Path) -> Path:
+    remove_stale(target)
+    fresh = target.with_name(f"new-{os.getpid()}-{target.name}")
+    try:
+        with start(warm=False, archive=fresh) as session:
+            first_job(session.spark).collect()
+            _first_stream(session.spark, session._jvm.scratch.directory / "checkpoint")
+        if not fresh.exists():
+            raise SetupError(
+                "Java wrote no class archive",
+                code="archive",
+                hint=f"Spark works without it. See {session.log_file} for the reason.",
+            )
+        fresh.replace(target)  # whole, or not at all: a JVM that has mapped another keeps it
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        note_failure(target)
+        raise
     return target
 
 

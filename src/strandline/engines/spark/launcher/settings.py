@@ -194,12 +194,17 @@ def nameless() -> bool:
     return False
 
 
+def cache_directory() -> Path:
+    """Where what makes later starts faster is kept."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strandline"
+    except RuntimeError:  # neither HOME nor an entry in the list of users
+        return base_directory()
+
+
 def archive_file(java: Java, pyspark: Path) -> Path:
     """A class archive that later JVMs map into memory, so that they start in half the time."""
-    try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strandline"
-    except RuntimeError:  # neither HOME nor an entry in the list of users
-        cache = base_directory()
+    cache = cache_directory()
     version = importlib.metadata.version("pyspark")
     digest = hashlib.sha256(f"{java.home}\0{pyspark}".encode()).hexdigest()[:12]
     return cache / f"spark-{version}-java-{java.version}-{digest}.archive"

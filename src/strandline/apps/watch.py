@@ -1,0 +1,111 @@
+"""`strandline run --watch`: run a script, and run it again whenever its statements change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import strandline
+from strandline.apps.connection import connect_engine, parse_engine, stoppable
+from strandline.apps.console import err_console, read_file
+from strandline.apps.run_script import ScriptRun, run_statements, start_over
+from strandline.core.errors import ParseError, StrandlineError
+from strandline.core.security.allow import Allow
+
+if TYPE_CHECKING:
+    from strandline.database.database import Database
+
+_LOOK_SECONDS: Final = 0.25
+# What a restart finds that was made by other statements, or cannot be resumed: starting over is the way out.
+_OUTDATED: Final = ("checkpoint-foreign", "local-restart", "results-exist", "table-replaced")
+
+
+class WatchedScript:
+    """The text of a script, and whether its statements have changed since it was read; blanks and comments do not
+    count."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._text = ""
+        self._statements: list[str] | str = ""
+
+    def read(self) -> str:
+        self._text = read_file(self._path)
+        self._statements = _statements(self._text)
+        return self._text
+
+    def has_changed(self) -> bool:
+        try:
+            text = read_file(self._path)
+        except StrandlineError:
+            return False  # an editor may be replacing it
+        if text == self._text:
+            return False
+        self._text = text
+        return _statements(text) != self._statements
+
+    def wait(self) -> None:
+        while not self.has_changed():
+            time.sleep(_LOOK_SECONDS)
+
+
+def watch_script(run: ScriptRun) -> None:
+    """Run a script until Ctrl-C, again and again. Where its plan is the same, it resumes; else it starts over."""
+    script = WatchedScript(run.script)
+    fresh = run.fresh
+    with stoppable(), _engine(run) as connect:
+        while True:
+            text = script.read()
+            try:
+                if fresh:
+                    start_over(run, text)
+                with connect() as database:
+                    ended = run_statements(run, database, text, script.has_changed)
+                fresh = False
+            except StrandlineError as error:
+                err_console.print(error.render(), markup=False, soft_wrap=True)
+                fresh = not fresh and error.code in _OUTDATED and (run.fresh or _asks_to_start_over())
+                if fresh:
+                    continue
+                ended = True
+            if ended:
+                _say(f"waiting for {run.script} to change; Ctrl-C leaves")
+                script.wait()
+            _say(f"{run.script} has changed")
+
+
+@contextmanager
+def _engine(run: ScriptRun) -> Iterator[Callable[[], Database]]:
+    """How each run connects. Spark is started once."""
+    if parse_engine(run.engine) == "local":
+        yield lambda: connect_engine("local", run.allow, tables=run.tables, **run.options)
+        return
+    with connect_engine("spark", run.allow, master=run.options.get("master")) as first:
+        options = {name: value for name, value in run.options.items() if name != "master"}
+        allow = Allow.parse(run.allow or ())
+        yield lambda: strandline.connect(spark=first.spark, allow=allow, tables=run.tables, **options)
+
+
+def _statements(text: str) -> list[str] | str:
+    """The words of a script; its text, where they cannot be separated."""
+    from strandline.sql.lexer import tokenize
+
+    try:
+        return [token.value for token in tokenize(text)]
+    except ParseError:
+        return text
+
+
+def _asks_to_start_over() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    err_console.print("Start over, and delete the old results? [y/N] ", end="", markup=False)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _say(text: str) -> None:
+    err_console.print(text, markup=False, soft_wrap=True, style="bright_black")

@@ -1,0 +1,51 @@
+"""What SHOW and DESCRIBE list of a database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from strandline.core.table import TextTable
+from strandline.database.introspection import show
+from strandline.database.introspection.system_tables import SystemTables
+from strandline.logical.catalog import SYSTEM, Catalog, DependentQuery, DerivedStream, Stream
+from strandline.sql import ast
+
+if TYPE_CHECKING:
+    from strandline.database.database import Database
+    from strandline.database.statements import BoundQuery
+
+
+def show_objects(database: Database, what: str, waiting: Sequence[BoundQuery]) -> TextTable:
+    """`SHOW what`; `waiting` are the queries that are going to be started."""
+    catalog, queries = database.catalog, database.queries
+    match what:
+        case "STREAMS":
+            return show.show_streams(catalog)
+        case "TABLES":
+            return show.show_tables(catalog, database.tables.row_counts(), database.tables.feeders())
+        case "VIEWS":
+            return show.show_views(catalog)
+        case "SINKS":
+            return show.show_sinks(queries, {query.name: query.sink for query in waiting if query.sink is not None})
+        case "SHEDDING":
+            return show.show_shedding(queries)
+        case "FUNCTIONS":
+            return show.show_functions(catalog)
+    return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
+
+
+def find_relation(catalog: Catalog, name: ast.Identifier) -> Stream:
+    """What has a name, system tables included."""
+    readable = SystemTables(catalog) if name.name.lower().startswith(SYSTEM) else catalog
+    return readable.get(name.name, name.span)
+
+
+def describe_relation(database: Database, name: ast.Identifier) -> TextTable:
+    """`DESCRIBE name`."""
+    stream = find_relation(database.catalog, name)
+    is_materialized = isinstance(stream, DerivedStream) and stream.is_materialized
+    queries = database.queries if is_materialized else ()
+    feeder = database.tables.feeders().get(stream.name)
+    query = next((query for query in queries if query.name == stream.name), None)
+    return show.describe(stream, query, None if feeder is None else feeder.status)

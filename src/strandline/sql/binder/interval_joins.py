@@ -1,0 +1,258 @@
+"""Windows that follow from a condition: `a JOIN b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '10 seconds'`.
+
+Where streams in FROM have no windows and the condition bounds the difference of their time columns on both sides, each
+of them is kept for as long as the condition lets another one be later, and one microsecond more, since the bound itself
+counts. Then all rows that satisfy the condition together are valid together, from the time of the latest of them on.
+It is as if these windows were written.
+
+A condition `y - x <= c` is an edge of a graph over the time columns; the shortest paths are the bounds that follow from
+all conditions together. Two streams belong together if paths in both directions are finite. The conditions are those
+of ON and WHERE that are combined by AND, and those within EXISTS and NOT EXISTS in WHERE: semi and anti joins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Final, TypeAlias
+
+from strandline.logical.properties.instant_columns import instant_columns
+from strandline.logical.schema import schema
+from strandline.sql import ast
+from strandline.sql.binder.asof_joins import conjuncts_of, time_column_of
+from strandline.sql.binder.names import DerivedWindow, Names
+from strandline.sql.parser.literals import MAX_DURATION_US
+
+Entry: TypeAlias = ast.StreamTable | ast.QueryTable
+
+_COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+
+
+@dataclass(frozen=True, slots=True)
+class _Time:
+    """An entry of FROM without a window, and its time columns."""
+
+    entry: Entry
+    columns: frozenset[str]  # lower-case names of the columns that hold the instant
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One FROM: its entries by alias with the names of their columns, the time columns among them, and the level of the
+    query around it."""
+
+    names: Mapping[str, frozenset[str]]
+    times: Mapping[str, _Time]
+    outer: _Level | None
+
+    def time(self, name: ast.ColumnName) -> _Time | None:
+        """The entry whose time column a name means, if it means one."""
+        column = name.column.name.lower()
+        if name.qualifier is not None:
+            alias = name.qualifier.name.lower()
+            found = [alias] if alias in self.names else []
+        else:
+            found = [alias for alias, columns in self.names.items() if column in columns]
+        if not found:
+            return None if self.outer is None else self.outer.time(name)
+        time = self.times.get(found[0]) if len(found) == 1 else None
+        return time if time is not None and column in time.columns else None
+
+
+class _Bounds:
+    """The bounds `y - x <= c` of a statement, by the identity of the entries."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, _Time] = {}
+        self.upper: dict[tuple[int, int], float] = {}
+
+    def add(self, x: _Time, y: _Time, most: int) -> None:
+        key = (id(x.entry), id(y.entry))
+        self.upper[key] = min(self.upper.get(key, math.inf), most)
+
+    def close(self) -> None:
+        """All bounds that follow: the shortest paths."""
+        for via in self.times:
+            for x in self.times:
+                for y in self.times:
+                    path = self.upper.get((x, via), math.inf) + self.upper.get((via, y), math.inf)
+                    if path < self.upper.get((x, y), math.inf):
+                        self.upper[x, y] = path
+
+    def windows(self) -> dict[int, int]:
+        """For how long each entry is kept that others are bound to, in microseconds."""
+        self.close()
+        if any(self.upper.get((x, x), 0) < 0 for x in self.times):
+            return {}  # the conditions exclude each other
+        found: dict[int, int] = {}
+        for x in self.times:
+            near = [y for y in self.times if y != x and (x, y) in self.upper and (y, x) in self.upper]
+            reach = max((self.upper[x, y] for y in near), default=-1)
+            if near:
+                found[x] = min(max(int(reach), 0) + 1, MAX_DURATION_US)
+        return found
+
+
+def with_derived_windows(select: ast.Select, names: Names) -> ast.Select:
+    """The SELECT with the windows that follow from its conditions; `names` remembers them."""
+    bounds = _bounds(select, names)
+    if bounds is None:
+        return select
+    windows = bounds.windows()
+    longer = {x: length for x, length in windows.items() if length > 1}
+    if not longer:
+        return select
+    found = [DerivedWindow(_alias(bounds.times[x].entry), length) for x, length in windows.items()]
+    names.windows.extend(window for window in found if window not in names.windows)
+    changed: ast.Select = _with_windows(select, longer)
+    return changed
+
+
+# ---- conditions ------------------------------------------------------------------------------------------------------
+
+
+def _bounds(select: ast.Select, names: Names) -> _Bounds | None:
+    """The bounds of a SELECT; None where there is nothing to derive."""
+    if names.stored or not _may_bound(select):
+        return None
+    bounds = _Bounds()
+    _collect(select, names, None, bounds)
+    return bounds if len(bounds.times) > 1 and bounds.upper else None
+
+
+def _may_bound(select: ast.Select) -> bool:
+    """A quick test: a condition, and two entries without windows, one of them perhaps in EXISTS."""
+    conditions = list(_conditions(select.tables))
+    conditions += () if select.where is None else conjuncts_of(select.where)
+    entries = [entry for entry, _ in _entries(select.tables) if _is_bare(entry)]
+    has_inner = any(isinstance(part, ast.Exists | ast.Unary) for part in conditions)
+    return bool(conditions) and len(entries) + has_inner > 1
+
+
+def _is_bare(entry: Entry) -> bool:
+    no_window = entry.window is None and entry.granularity is None
+    return no_window and (isinstance(entry, ast.QueryTable) or entry.as_of is None)
+
+
+def _collect(select: ast.Select, names: Names, outer: _Level | None, bounds: _Bounds) -> None:
+    """Add the bounds of one SELECT, and of those in its EXISTS."""
+    level, conditions = _level(select.tables, names, outer), list(_conditions(select.tables))
+    conditions += () if select.where is None else conjuncts_of(select.where)
+    bounds.times.update({id(time.entry): time for time in level.times.values()})
+    for condition in conditions:
+        match condition:
+            case ast.Exists(ast.Select() as inner) | ast.Unary("NOT", ast.Exists(ast.Select() as inner)):
+                _collect(inner, names, level, bounds)
+            case ast.Between(operand, low, high, False, symmetric=False):
+                _compare(">=", operand, low, level, bounds)
+                _compare("<=", operand, high, level, bounds)
+            case ast.Binary(operator, left, right) if operator in _COMPARISONS:
+                _compare(operator, left, right, level, bounds)
+
+
+def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: _Level, bounds: _Bounds) -> None:
+    """Add the bound of a comparison of two times, if it is one: later - earlier + shift against 0."""
+    one, two = _linear(left, level), _linear(right, level)
+    if one is None or two is None:
+        return
+    times = {**one[0]}
+    for entry, (time, factor) in two[0].items():
+        times[entry] = (time, times.get(entry, (time, 0))[1] - factor)
+    shift = one[1] - two[1]
+    plus = [time for time, factor in times.values() if factor == 1]
+    minus = [time for time, factor in times.values() if factor == -1]
+    if len(plus) != 1 or len(minus) != 1 or any(abs(factor) > 1 for _, factor in times.values()):
+        return
+    later, earlier = plus[0], minus[0]
+    strict = 1 if operator in ("<", ">") else 0
+    if operator in ("<", "<=", "="):
+        bounds.add(earlier, later, -shift - strict)
+    if operator in (">", ">=", "="):
+        bounds.add(later, earlier, shift - strict)
+
+
+_Linear: TypeAlias = tuple[dict[int, tuple[_Time, int]], int]
+
+
+def _linear(node: ast.Expression, level: _Level) -> _Linear | None:
+    """A sum of time columns and lengths of time: the factor of each column, and the lengths in microseconds."""
+    match node:
+        case ast.ColumnName():
+            time = level.time(node)
+            return None if time is None else ({id(time.entry): (time, 1)}, 0)
+        case ast.Interval(microseconds):
+            return {}, microseconds
+        case ast.Number(digits) if digits.isdecimal() and len(digits) < 19:
+            return {}, int(digits)  # of BIGINTs; the types of all else do not fit, and are refused when it is bound
+        case ast.Binary("+" | "-" as operator, left, right):
+            one, two = _linear(left, level), _linear(right, level)
+            if one is None or two is None:
+                return None
+            sign = 1 if operator == "+" else -1
+            times = {**one[0]}
+            for entry, (time, factor) in two[0].items():
+                times[entry] = (time, times.get(entry, (time, 0))[1] + sign * factor)
+            return times, one[1] + sign * two[1]
+    return None
+
+
+# ---- FROM ------------------------------------------------------------------------------------------------------------
+
+
+def _level(tables: tuple[ast.TableReference, ...], names: Names, outer: _Level | None) -> _Level:
+    from strandline.sql.binder.binder import Binder
+    from strandline.sql.binder.from_clause import bind_table
+
+    columns: dict[str, frozenset[str]] = {}
+    times: dict[str, _Time] = {}
+    for entry, is_asof in _entries(tables):
+        if id(entry) not in names.bound:  # each entry once, however deep queries are nested
+            now = replace(entry, as_of=None) if isinstance(entry, ast.StreamTable) else entry
+            names.bound[id(entry)] = (entry, bind_table(Binder(names), now)[0])
+        plan = names.bound[id(entry)][1]
+        alias = _alias(entry).lower()
+        columns[alias] = frozenset(column.name.lower() for column in schema(plan))
+        ids = instant_columns(plan, time_column_of(names.catalog)) if _is_bare(entry) and not is_asof else frozenset()
+        instants = [c for c in schema(plan) if c.id in ids and c.type.name in ("TIMESTAMP", "BIGINT")]
+        if instants:
+            times[alias] = _Time(entry, frozenset(column.name.lower() for column in instants))
+    return _Level(columns, times, outer)
+
+
+def _entries(tables: tuple[ast.TableReference, ...], is_asof: bool = False) -> Iterator[tuple[Entry, bool]]:
+    """The streams and subqueries of FROM, and whether ASOF JOIN determines what is kept of them."""
+    for table in tables:
+        if isinstance(table, ast.Join):
+            yield from _entries((table.left, table.right), is_asof or table.asof)
+        elif isinstance(table, ast.StreamTable) or (isinstance(table, ast.QueryTable) and not table.lateral):
+            yield table, is_asof
+
+
+def _conditions(tables: tuple[ast.TableReference, ...]) -> Iterator[ast.Expression]:
+    """The parts of all conditions of ON."""
+    for table in tables:
+        if isinstance(table, ast.Join):
+            yield from _conditions((table.left, table.right))
+            if table.condition is not None and not table.asof:
+                yield from conjuncts_of(table.condition)
+
+
+def _alias(entry: Entry) -> str:
+    return (entry.alias or entry.name).name if isinstance(entry, ast.StreamTable) else entry.alias.name
+
+
+def _with_windows(tree: Any, windows: Mapping[int, int]) -> Any:
+    """The tree with windows over some entries; what does not change stays the same object."""
+    if isinstance(tree, tuple):
+        parts = tuple(_with_windows(part, windows) for part in tree)
+        return parts if any(one is not two for one, two in zip(parts, tree, strict=True)) else tree
+    if not isinstance(tree, ast.Node):
+        return tree
+    if id(tree) in windows and isinstance(tree, Entry):
+        length = ast.Duration(windows[id(tree)], span=tree.span)
+        return replace(tree, window=ast.RangeWindow(length, None, span=tree.span))
+    below = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
+    changed = {name: _with_windows(part, windows) for name, part in below.items()}
+    different = {name: part for name, part in changed.items() if part is not below[name]}
+    return replace(tree, **different) if different else tree

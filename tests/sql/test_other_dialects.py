@@ -1,0 +1,95 @@
+"""Statements of other dialects that are refused: `cases/other_dialects.case`. What their hints say to write works.
+
+A case has the dialect, the statement, and its code and hint. A statement in a hint is executed, an expression too.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import strandline as sl
+from strandline.database.database import Database
+from strandline.database.query import Query
+from strandline.sql.dialects.clauses import CLAUSES
+from strandline.sql.dialects.names import COLUMNS, FUNCTIONS, TYPES
+from strandline.sql.dialects.statements import STATEMENTS
+from strandline.sql.parser.statements import parse_type
+from syntax_cases import CASES, cases
+
+RELATIONS = (CASES / "other_dialects.sql").read_text()
+REFUSED = cases("other_dialects.case")
+# The words that begin a statement in a hint, which ends with a full stop, a semicolon or "then".
+WRITTEN = re.compile(
+    r"(?:[Ww]rite|:|as in|then) "
+    r"((?:SELECT|CREATE|INSERT|UPDATE|DELETE|TRUNCATE|SHOW|DESCRIBE|EXPLAIN|DROP) [^…;]*?)"
+    r"(?:; |, then |\. |\.$)"
+)
+EXPRESSION = re.compile(
+    r"^(?:Write|It is exact here:|Add an interval:|Subtract an interval:) (.+?)(?:, or .+|: .+)?\.$"
+)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("dialects")
+    (path / "data.csv").write_text("k,a,b,ts\nx,1,2,2024-01-01 00:00:00\ny,3,4,2024-01-01 00:00:01\n")
+    return path
+
+
+@pytest.fixture
+def database(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+    monkeypatch.chdir(directory)
+    with sl.connect(engine="local") as database:
+        database.sql(RELATIONS)
+        assert database.queries[0].await_end(60)
+        yield database
+
+
+@pytest.mark.parametrize(("text", "expected"), REFUSED)
+def test_statement_is_refused_with_a_hint(database: Database, text: str, expected: str) -> None:
+    with pytest.raises(sl.StrandlineError) as caught:
+        database.sql(text)
+    assert f"{caught.value.code}: {caught.value.hint}" == expected
+
+
+def test_a_hundred_statements() -> None:
+    assert len(REFUSED) >= 100
+
+
+def hinted_statements() -> list[str]:
+    hints = {hint for hint in (*STATEMENTS.values(), *CLAUSES.values(), *COLUMNS.values()) if isinstance(hint, str)}
+    hints |= {case.values[1].partition(": ")[2] for case in REFUSED}
+    found = {statement for hint in hints for statement in WRITTEN.findall(hint)}
+    return sorted(statement for statement in found if "{" not in statement)
+
+
+@pytest.mark.parametrize("statement", hinted_statements())
+def test_statement_of_a_hint_works(database: Database, statement: str) -> None:
+    result = database.sql(statement)
+    if isinstance(result, Query) and not reads_changes(result):
+        assert result.await_end(60)
+
+
+def reads_changes(query: Query) -> bool:
+    """Whether it goes on for as long as a table may change."""
+    return "t" in query.reads
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_expression_of_a_hint_works(database: Database, name: str) -> None:
+    match = EXPRESSION.match(FUNCTIONS[name])
+    if match is None or match.group(1).startswith(("it in FROM", "ORDER BY", "the number", "strandline", "now()")):
+        pytest.skip("the hint has no expression")
+    expression = match.group(1).removesuffix(" at the end of the query")
+    database.sql(f"EXPLAIN SELECT {expression.replace('doc', 'k')} AS x FROM s WINDOW(RANGE 1 HOUR)")
+
+
+@pytest.mark.parametrize("name", sorted(TYPES))
+def test_type_of_a_hint_exists(name: str) -> None:
+    kind = re.match(r"Write ([A-Z]+(?:\(\d+, \d+\))?)", TYPES[name])
+    if kind is not None:
+        parse_type(kind.group(1))
