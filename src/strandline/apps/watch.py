@@ -19,34 +19,38 @@ from strandline.core.security.allow import Allow
 if TYPE_CHECKING:
     from strandline.database.database import Database
 
-_LOOK_SECONDS: Final = 0.25
+_LOOK_SECONDS: Final = 0.1
+_SETTLED_SECONDS: Final = 0.2
 # What a restart finds that was made by other statements, or cannot be resumed: starting over is the way out.
 _OUTDATED: Final = ("checkpoint-foreign", "local-restart", "results-exist", "table-replaced")
 
 
 class WatchedScript:
     """The text of a script, and whether its statements have changed since it was read; blanks and comments do not
-    count."""
+    count.
+
+    Editors write a file in two steps, and between them it is empty or cut: a text counts when it has stood for
+    `_SETTLED_SECONDS`.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._text = ""
-        self._statements: list[str] | str = ""
-
-    def read(self) -> str:
-        self._text = read_file(self._path)
-        self._statements = _statements(self._text)
-        return self._text
+        self.text = read_file(path)
+        self._newer = self.text
+        self._newer_since = time.monotonic()
 
     def has_changed(self) -> bool:
+        """Whether other statements have been written. If so, `text` has them."""
         try:
-            text = read_file(self._path)
+            newest = read_file(self._path)
         except StrandlineError:
             return False  # an editor may be replacing it
-        if text == self._text:
+        if newest != self._newer:
+            self._newer, self._newer_since = newest, time.monotonic()
+        if newest == self.text or time.monotonic() - self._newer_since < _SETTLED_SECONDS:
             return False
-        self._text = text
-        return _statements(text) != self._statements
+        before, self.text = self.text, newest
+        return _statements(newest) != _statements(before)
 
     def wait(self) -> None:
         while not self.has_changed():
@@ -59,7 +63,7 @@ def watch_script(run: ScriptRun) -> None:
     fresh = run.fresh
     with stoppable(), _engine(run) as connect:
         while True:
-            text = script.read()
+            text = script.text
             try:
                 if fresh:
                     start_over(run, text)

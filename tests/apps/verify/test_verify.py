@@ -242,7 +242,7 @@ def test_a_wrong_answer_is_found_and_made_small(
     (tmp_path / "script.sql").write_text(SCRIPT)
     done = CliRunner().invoke(app, ["verify", str(tmp_path / "script.sql")])
     assert done.exit_code == DIFFERENT
-    lines = done.output.splitlines()
+    lines = done.stdout.splitlines()
     assert lines[0].startswith("per_sym: ") and lines[0].endswith("DIFFER")
     assert lines[1] == "  at 2024-01-01 00:00:02"
     assert lines[2] == "    only DuckDB  ('a', 2, 21.25, 0.30000000000000004)"
