@@ -64,7 +64,7 @@ $(READY): requirements.lock pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
-	$(BIN)/python -c "import strandline.runtime.stage; from strandline.runtime.kernels import compiled; compiled.load_all()"
+	$(BIN)/strandline warmup
 	touch $(READY)
 
 clean:
