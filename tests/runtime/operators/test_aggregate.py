@@ -560,3 +560,15 @@ def test_rows_of_a_table_before_time_begins_count_alone(form: StreamForm, cut: I
     ended = [element for element in found if element[2] != OPEN]
     for t, expected in ((0, [(1,)]), (4, [(1,)]), (5, []), (19, []), (20, [(0,)]), (30, [(0,)])):
         assert at(ended, t) == expected, t
+
+
+@pytest.mark.parametrize("form", ["intervals", "changes"])
+def test_a_table_with_rows_keeps_its_count_when_a_stream_begins(form: StreamForm) -> None:
+    """The slice that has `origin` may have no change of the single group, which then goes on with its count."""
+    operator = IncrementalAggregateOperator((), calls(TEXT, "count"), TEXT, form)
+    found = elements_of(operator.step([batch(TEXT, [(("a",), 0, OPEN)] * 2)], Watermark(10)).frame)
+    for watermark in (Watermark(21, 20), Watermark(FOREVER, 20)):
+        found += elements_of(operator.step([batch(TEXT, [])], watermark).frame)
+    ended = [element for element in found if element[2] != OPEN]
+    for t in (0, 9, 10, 19, 20, 21, 30):
+        assert at(ended, t) == [(2,)], t

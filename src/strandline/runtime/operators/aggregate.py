@@ -133,7 +133,7 @@ class IncrementalAggregateOperator(Operator):
         probes = self._probes()
         changing = [arrived, ended] if probes is None else [arrived, ended, probes]
         changed = pl.concat([part.select(self.keys) for part in changing])
-        is_idle = not any(part.height for part in changing)
+        is_idle = not any(part.height for part in changing) and not self._begins(before, watermark)
         reads_all = watermark.announces or watermark.time == FOREVER or self._concerns_all(changed, is_idle)
         # All logs alike: they must have the same groups.
         carried, *candidates = self._look_up(changed, reads_all=reads_all)
@@ -146,6 +146,10 @@ class IncrementalAggregateOperator(Operator):
             best, staying = self.live.step(ended, lasting, watermark.time, reads_all=reads_all)
             held = {side: with_ended(values, ended, side[1]) for side, values in best.items()}
         return self._sweep(carried, held, arrived, ended, staying, probes, before, watermark)
+
+    def _begins(self, before: Instant, watermark: Watermark) -> bool:
+        """True if from a time in the slice on the single group of a scalar aggregation exists also without rows."""
+        return not self.keys and before <= watermark.origin < watermark.time
 
     def _nothing(self) -> Batch:
         """The results of a slice in which nothing happens."""
@@ -216,7 +220,7 @@ class IncrementalAggregateOperator(Operator):
         over = has_ended(ends, watermark.time)
 
         keyed = isinstance(self.totals, KeyedLog)
-        begins = probes is None and not self.keys and before <= watermark.origin < watermark.time
+        begins = probes is None and self._begins(before, watermark)
         origin = np.full(int(begins), watermark.origin)  # of the single group of a scalar aggregation
         events = GroupEvents(
             # Groups that were sent as changes began earlier, each at its time; here it is enough that they come first.
