@@ -23,7 +23,7 @@ from support import Arrivals, assert_exact, bind, examples, raw, run_plan
 
 
 def test_plans_of_the_space_mean_the_same() -> None:
-    tally = run(examples(150), 7_000, lambda _: None)
+    tally = run(examples(300), 7_000, lambda _: None)
     assert tally.wrong == []
     assert tally.runs > 0 and tally.with_rows > 0
     assert len(tally.used) > 30, "many rules are used even by few pairs"

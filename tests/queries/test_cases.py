@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from strandline.logical.values import show
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
+from support import LONG
 
 HERE = Path(__file__).parent
 DAY = "2024-01-01 "
@@ -105,8 +107,17 @@ def show_value(value: object) -> str:
     return show(value)  # type: ignore[arg-type]  # what Arrow gives is what SQL has
 
 
-@every_case
-@pytest.mark.parametrize(("batch_rows", "shards"), [(1, 1), (2, 3), (1000, 2)])
+CUTS = [(1, 1), (2, 3), (1000, 2)]  # rows of a batch and shards
+
+
+def cases_and_cuts() -> Iterator[Any]:
+    """Every case, cut in one way by default, and in all ways where there is time."""
+    for number, case in enumerate(CASES):
+        for batch_rows, shards in CUTS if LONG else [CUTS[number % len(CUTS)]]:
+            yield pytest.param(case, batch_rows, shards, id=f"{case.file}: {case.title}-{batch_rows}-{shards}")
+
+
+@pytest.mark.parametrize(("case", "batch_rows", "shards"), [*cases_and_cuts()])
 def test_on_the_local_engine(case: Case, batch_rows: int, shards: int) -> None:
     with sl.connect(engine="local", batch_rows=batch_rows, shards=shards) as database:
         (started,) = start(database, [case])

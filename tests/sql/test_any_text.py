@@ -38,7 +38,7 @@ def files_exist(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 BLOCK = 250
-FAST, ALL = 2_000, 20_000
+FAST, ALL = 1_000, 20_000
 
 
 @contextmanager

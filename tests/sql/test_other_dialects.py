@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -40,19 +41,39 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture
-def database(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Database]:
+@pytest.fixture(autouse=True)
+def beside_the_data(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(directory)
+
+
+@contextmanager
+def relations() -> Iterator[Database]:
     with sl.connect(engine="local") as database:
         database.sql(RELATIONS)
         assert database.queries[0].await_end(60)
         yield database
 
 
+@pytest.fixture
+def database(beside_the_data: None) -> Iterator[Database]:
+    """For statements that change it."""
+    with relations() as database:
+        yield database
+
+
+@pytest.fixture(scope="module")
+def unchanged(directory: Path) -> Iterator[Database]:
+    """For statements that are refused or only explained."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.chdir(directory)
+        with relations() as database:
+            yield database
+
+
 @pytest.mark.parametrize(("text", "expected"), REFUSED)
-def test_statement_is_refused_with_a_hint(database: Database, text: str, expected: str) -> None:
+def test_statement_is_refused_with_a_hint(unchanged: Database, text: str, expected: str) -> None:
     with pytest.raises(sl.StrandlineError) as caught:
-        database.sql(text)
+        unchanged.sql(text)
     assert f"{caught.value.code}: {caught.value.hint}" == expected
 
 
@@ -80,12 +101,12 @@ def reads_changes(query: Query) -> bool:
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
-def test_expression_of_a_hint_works(database: Database, name: str) -> None:
+def test_expression_of_a_hint_works(unchanged: Database, name: str) -> None:
     match = EXPRESSION.match(FUNCTIONS[name])
     if match is None or match.group(1).startswith(("it in FROM", "ORDER BY", "the number", "strandline", "now()")):
         pytest.skip("the hint has no expression")
     expression = match.group(1).removesuffix(" at the end of the query")
-    database.sql(f"EXPLAIN SELECT {expression.replace('doc', 'k')} AS x FROM s WINDOW(RANGE 1 HOUR)")
+    unchanged.sql(f"EXPLAIN SELECT {expression.replace('doc', 'k')} AS x FROM s WINDOW(RANGE 1 HOUR)")
 
 
 @pytest.mark.parametrize("name", sorted(TYPES))

@@ -22,7 +22,7 @@ from self_killing_feed import MOMENTS
 from kafka_broker import Broker
 from support import LONG
 
-KILLS = 20 if LONG else 3
+KILLS = 20 if LONG else 2
 PROGRAM = Path(__file__).with_name("self_killing_feed.py")
 
 
