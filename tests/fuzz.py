@@ -115,7 +115,7 @@ def ask(
 
 def over_question(dice: Random) -> Question:
     """A question about window functions over the past of a stream."""
-    return Question((over_stream(dice),), OverQueries(dice, judged=True).query())
+    return Question((over_stream(dice),), OverQueries(dice).query())
 
 
 def answered(asked: Question, bound: QueryUnderTest, cuts: Cuts) -> tuple[Answer, list[Recorded]]:
