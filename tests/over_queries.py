@@ -64,7 +64,8 @@ class OverQueries:
         windows = [self.window() for _ in range(dice.choice((1, 1, 1, 2)))]
         waits = dice.random() < 0.3
         calls = [
-            self.call(windows[n % len(windows)], windows[0], waits=waits and n == 0) for n in range(dice.randint(1, 4))
+            self.call(windows[n % len(windows)], windows[0], waits=waits and n == 0, alone=not waits)
+            for n in range(dice.randint(1, 4))
         ]
         columns = dice.sample(("ts", *self.letters), dice.randint(1, 2))
         listed = ", ".join([*columns, *(f"{call} AS f{n}" for n, call in enumerate(calls))])
@@ -123,7 +124,8 @@ class OverQueries:
             return f"OVER (w {frame})" if frame else "OVER w"
         return f"OVER ({window.text}{' ' if frame else ''}{frame})"
 
-    def call(self, window: Window, named: Window, *, waits: bool) -> str:
+    def call(self, window: Window, named: Window, *, waits: bool, alone: bool) -> str:
+        """A call; `alone` if no other one of the query waits for later rows."""
         dice = self.dice
         value = dice.choice(self.letters)
         if waits and dice.random() < 0.7:
@@ -142,7 +144,7 @@ class OverQueries:
                 return f"{name.format(value)}{nulls} {self.over(window, named, frame)}"
             case 5 if not waits and window.by_time and set(LETTERS_OF_STREAM) <= set(self.letters):
                 return f"{self.aggregate_of_values()} {self.over(window, named, self.frame_by_time(window))}"
-            case 6 if not waits and dice.random() < 0.3:  # the rows of an instant
+            case 6 if alone and dice.random() < 0.3:  # the rows of an instant
                 return f"{self.aggregate()} OVER ({dice.choice(('', f'PARTITION BY {value}'))})"
             case _:
                 return f"{self.aggregate()} {self.over(window, named, self.frame(window, waits=waits))}"

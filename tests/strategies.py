@@ -24,7 +24,7 @@ from strandline.planner.stages import optimize
 from strandline.sql import ast
 from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.parser.statements import parse
-from stream_forms import StreamForms
+from stream_forms import FORMS, StreamForms
 from support import Arrivals
 from table_logs import DrawnTable, draw_table
 from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, PERIODS, SET_OPERATORS, Field, Fields
@@ -110,13 +110,18 @@ class Writer(StreamForms):
     """Writes one script. `scans` is how many streams it may still read: products grow quickly."""
 
     def __init__(
-        self, dice: Random, streams: Sequence[Arrivals], tables: Sequence[DrawnTable] = (), forms: bool = False
+        self,
+        dice: Random,
+        streams: Sequence[Arrivals],
+        tables: Sequence[DrawnTable] = (),
+        forms: Sequence[str] = (),
+        scans: int = 3,
     ) -> None:
         self.dice = dice
         self.streams = streams
         self.drawn = tables
-        self.scans = 3
-        self.forms = forms  # whether each FROM begins with a form, if it can
+        self.scans = scans
+        self.forms = forms  # each FROM begins with one of these, if it can
         self.names = 0
         self.declared: list[tuple[str, Select]] = []
         self.statements: list[str] = []
@@ -285,7 +290,7 @@ class Writer(StreamForms):
 
     def tables(self, depth: int) -> Table:
         """A list of tables: joined on equal values, on any condition, or not at all."""
-        form = self.form() if self.forms or self.chance(12) else None
+        form = self.form(self.forms or FORMS) if self.forms or self.chance(12) else None
         found = self.table(depth) if form is None else Table(form.text, form.fields, form.chronon, form.conditions)
         while self.scans > 0 and self.chance(2):
             right = self.table(depth)
@@ -633,9 +638,12 @@ class Writer(StreamForms):
         return "\n".join(self.statements)
 
 
-def question(dice: Random, with_tables: bool | None = False, forms: bool = False) -> Question:
+def question(
+    dice: Random, with_tables: bool | None = False, forms: Sequence[str] = (), long: bool = False
+) -> Question:
     """Up to three streams with up to four columns each, and a query over them; with tables, or for None in two of five
-    questions; with `forms`, each FROM begins with one of those in `stream_forms.py`, if it can."""
+    questions; with `forms`, each FROM begins with one of them, if it can. `long` streams have some dozens of rows, and
+    fewer of them are combined."""
     tables = some_tables(dice) if with_tables or (with_tables is None and dice.randint(1, 5) <= 2) else ()
     streams = []
     for number in range(dice.randint(1, 1 if tables else 3)):
@@ -643,9 +651,10 @@ def question(dice: Random, with_tables: bool | None = False, forms: bool = False
         if tables:  # they have a column in common
             letters = sorted({*letters, tables[0].columns[0][0]})
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
-        streams.append(stream(dice, f"s{number}", letters, dice.randint(least, most)))
+        rows = dice.randint(20, 45) if long else dice.randint(least, most)
+        streams.append(stream(dice, f"s{number}", letters, rows, 3 * rows if long else 15))
     while True:
-        text = Writer(dice, streams, tables, forms).script()
+        text = Writer(dice, streams, tables, forms, 2 if long else 3).script()
         if is_allowed(text, streams, tables):
             return Question(tuple(streams), text, tables)
 

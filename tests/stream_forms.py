@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from support import Arrivals
 from vocabulary import FAMILY, Field
@@ -20,6 +21,9 @@ class Form:
     fields: tuple[Field, ...]
     chronon: bool
     conditions: tuple[str, ...] = ()
+
+
+FORMS: Final = ("asof", "interval", "function", "function", "group", "lateral")
 
 
 class StreamForms:
@@ -38,13 +42,13 @@ class StreamForms:
     def name(self, prefix: str) -> str:
         raise NotImplementedError
 
-    def form(self) -> Form | None:
-        """One of the forms; none where no stream has rows of one instant."""
+    def form(self, kinds: Sequence[str] = FORMS) -> Form | None:
+        """One of the forms of some kinds; none where no stream has rows of one instant."""
         streams = [stream for stream in self.streams if not stream.intervals]
         if not streams or self.scans < 2:
             return None
         left, right = self.dice.choice(streams), self.dice.choice(streams)
-        match self.pick("asof", "interval", "function", "function", "group", "lateral"):
+        match self.pick(*kinds):
             case "lateral":
                 return self.lateral(left, right)
             case "function":

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.apps.verify.sql_text import SqlText, sort_direction
+from strandline.apps.verify.sql_text import sort_direction
 from strandline.core.temporal import AFTER_ALL
 from strandline.core.types import Column
 from strandline.functions.oracles import Untranslatable
@@ -26,6 +26,7 @@ from strandline.sql.binder.select_list import output_columns
 
 if TYPE_CHECKING:
     from strandline.apps.verify.dataset import NameScope
+    from strandline.apps.verify.translate import TranslatedStage
 
 ROWS_OF: Final = "o"  # the alias of the rows that window functions are over
 ROWS_IN: Final = "i"  # and of those in the frame of one of them
@@ -176,7 +177,7 @@ _KEPT: Final = (ast.Identifier, ast.TypeName, ast.Star)
 @dataclass(frozen=True, slots=True)
 class WindowTexts:
     """How the windows of functions over a stage are written: the table of the stage and its columns, those that are
-    its time, and what breaks ties."""
+    its time, and what breaks ties: equal rows are in one order in all windows."""
 
     table: str
     columns: tuple[Column, ...]
@@ -184,19 +185,20 @@ class WindowTexts:
     ties: str
 
     @staticmethod
-    def of(rows: OverRows, table: str, text: SqlText, plan: Plan, names: NameScope, in_order: bool) -> WindowTexts:
+    def of(rows: OverRows, stage: TranslatedStage, plan: Plan, names: NameScope, row_id: str) -> WindowTexts:
         def time_column(stream: str) -> str | None:
             declared = names.catalog.get(stream)
             return declared.time_column if isinstance(declared, BaseStream) else None
 
         times = instant_columns(plan, time_column)
-        said = frozenset(c.name for c, bound in zip(text.columns, schema(plan), strict=True) if bound.id in times)
-        arguments = sum(column.name.startswith("over_") for column in text.columns)
-        count = rows.ties if rows.ties >= 0 else len(text.columns) - arguments
-        by_value = ", ".join(f"{ROWS_OF}.{c.id} ASC NULLS LAST" for c in text.columns[:count])
-        texts = WindowTexts(table, text.columns, said, by_value)
+        columns = stage.body.columns
+        said = frozenset(c.name for c, bound in zip(columns, schema(plan), strict=True) if bound.id in times)
+        arguments = sum(column.name.startswith("over_") for column in columns)
+        count = rows.ties if rows.ties >= 0 else len(columns) - arguments
+        by_value = [f"{ROWS_OF}.{c.id} ASC NULLS LAST" for c in columns[:count]]
+        texts = WindowTexts(stage.table, columns, said, ", ".join([*by_value, f"{ROWS_OF}.{row_id}"]))
         partitions = {call.window.partition for call in window_calls(rows.outer) if texts.is_past(call)}
-        return replace(texts, ties=f"{ROWS_OF}.seq") if in_order and len(partitions) == 1 else texts
+        return replace(texts, ties=f"{ROWS_OF}.seq") if stage.ordered and len(partitions) == 1 else texts
 
     def is_past(self, call: ast.WindowCall) -> bool:
         first = call.window.order[0] if call.window.order else None

@@ -210,9 +210,7 @@ class Translation:
         plan = self.name_scope.plan(rows.inner)
         stage = self.stage(rows.inner, None)
         texts = Texts(self, over_text.stage_scope(stage.body.columns, select), "SELECT", None)
-        texts.windows = over_text.WindowTexts.of(
-            rows, stage.table, stage.body, plan, self.name_scope, stage.ordered
-        )
+        texts.windows = over_text.WindowTexts.of(rows, stage, plan, self.name_scope, self.dialect.row_id)
         outputs = output_columns(rows.outer.items, texts.scope)
         values = [texts.bind(output.node) for output in outputs]
         pairs = enumerate(zip(outputs, values, strict=True), 1)
