@@ -19,11 +19,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import polars as pl
 
 import user_functions as users
-from fuzz_coverage import GROUPS, cells
+from fuzz_coverage import GROUPS, cells, meant
 from over_queries import OverQueries, over_stream
 from random_streams import cut
 from strandline.apps.verify import check as judged
@@ -44,13 +45,21 @@ from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import UNTIL, frame_schema
 from strategies import Question, question, tested_query
+from stream_forms import FORMS
 from support import Answer, Arrivals, Cuts, assert_exact, batch, run_plan
 from table_logs import run_with_tables
 
 KEPT = Path(__file__).parent / "regressions"
 LEAST_SHARE = 0.01
-OVER_EVERY = 12  # one in so many questions is about window functions
+# What questions are about, by the seed: of twelve one each, the others of all. Half of these have long streams.
+ABOUT: Final[dict[int, tuple[str, ...]]] = {0: ("over",), 4: ("function", "function", "group"), 8: ("asof",)}
 GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
+# Forms that a whole run compares at as many instants each, by the beginnings of their cells.
+FORMS_JUDGED: Final = {
+    "window functions": ("window functions: ",),
+    "table functions": ("windows: tumble", "windows: hop", "windows: cumulate", "windows: finished session"),
+    "ASOF JOIN": ("joins: asof",),
+}
 
 
 @dataclass
@@ -63,6 +72,8 @@ class Tally:
     answered: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
     cells: Counter[str] = field(default_factory=Counter)
+    forms: Counter[str] = field(default_factory=Counter)
+    judged: Counter[tuple[str, str]] = field(default_factory=Counter)  # instants by form or cell, and database
     plans: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
 
@@ -71,6 +82,11 @@ class Tally:
         wanted = [f"{group}: {cell}" for group, names in GROUPS.items() for cell in names]
         return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
 
+    def few(self) -> list[tuple[str, str]]:
+        """The forms that were compared at too few instants, each with the database."""
+        pairs = [(form, database) for form in FORMS_JUDGED for database in self.instants]
+        return [pair for pair in pairs if self.judged[pair] < GOAL_INSTANTS]
+
 
 def ask(
     seed: int,
@@ -78,16 +94,18 @@ def ask(
     tally: Tally,
     keep: bool = True,
     tables: bool | None = None,
-    forms: bool = False,
+    about: Sequence[str] | None = None,
 ) -> None:
-    """One question; with or without `tables`, or as the dice say; with `forms`, about those of `stream_forms.py`."""
+    """One question; with or without `tables`, or as the dice say; `about` some forms, or what the seed says."""
     dice = Random(seed)
-    about_rows = seed % OVER_EVERY == 0 and not tables and not forms
-    asked = over_question(dice) if about_rows else question(dice, tables, forms)
+    asked = drawn_question(dice, tables, ABOUT.get(seed % 12, ()) if about is None and not tables else about or ())
     cuts = cut(dice, asked.streams)
     tally.questions += 1
-    tally.cells.update(cells(asked, cuts))
     bound = bound_question(asked)
+    found = cells(asked, cuts) | set(meant(bound))
+    forms = [form for form, begins in FORMS_JUDGED.items() if any(cell.startswith(begins) for cell in found)]
+    tally.cells.update(found)
+    tally.forms.update(forms)
     tally.plans.add(normalised(show_plan(bound.plan)))
     answer, streams = answered(asked, bound, cuts)
     elements = batch(schema(bound.plan), answer.elements).frame
@@ -102,6 +120,7 @@ def ask(
             continue
         tally.instants[name] += verdict.instants
         tally.answered[name] += verdict.instants_with_rows
+        tally.judged.update({(each, name): verdict.instants for each in (*forms, *found)})
         if not verdict.equal:
             small = smallest_failing(database, bound, streams)
             verdict = replace(verdict, smallest=small)
@@ -113,9 +132,14 @@ def ask(
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
 
 
-def over_question(dice: Random) -> Question:
-    """A question about window functions over the past of a stream."""
-    return Question((over_stream(dice),), OverQueries(dice).query())
+def drawn_question(dice: Random, tables: bool | None, about: Sequence[str]) -> Question:
+    """A question about some forms, or about anything."""
+    if not about:
+        return question(dice, tables)
+    long = dice.random() < 0.5
+    if about == ("over",):
+        return Question((over_stream(dice, 70 if long else 14),), OverQueries(dice).query())
+    return question(dice, False, about, long)
 
 
 def answered(asked: Question, bound: QueryUnderTest, cuts: Cuts) -> tuple[Answer, list[Recorded]]:
@@ -135,6 +159,7 @@ def elements_in(rows: Recorded) -> list[Element]:
 
 def bound_question(asked: Question) -> QueryUnderTest:
     catalog = Catalog()
+    catalog.notices.show = None
     users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
@@ -236,13 +261,17 @@ def judges(wanted: Sequence[str]) -> Iterator[list[OracleDatabase]]:
 
 def show(tally: Tally, seconds: float) -> None:
     for group, names in GROUPS.items():
-        print(f"\n{group}")
+        print(f"\n{group:<40}{''.join(f'{database:>12}' for database in tally.instants)}")
         for name in names:
-            share = tally.cells[f"{group}: {name}"] / max(tally.questions, 1)
-            print(f"  {name:<26} {share:7.1%}{'   TOO FEW' if share < LEAST_SHARE else ''}")
+            share = tally.cells[cell := f"{group}: {name}"] / max(tally.questions, 1)
+            judged_by = "".join(f"{tally.judged[cell, database]:>12,}" for database in tally.instants)
+            print(f"  {name:<30} {share:7.1%}{judged_by}{'   TOO FEW' if share < LEAST_SHARE else ''}")
     print(f"\n{tally.questions:,} questions, {len(tally.plans):,} different plans, {seconds:.0f} s")
     for name, count in tally.instants.items():
         print(f"{name}: {count:,} instants compared, {tally.answered[name] / max(count, 1):.0%} of them with rows")
+    for form in FORMS_JUDGED:
+        counts = ", ".join(f"{tally.judged[form, database]:,} by {database}" for database in tally.instants)
+        print(f"{form}: {tally.forms[form]:,} questions; instants compared: {counts}")
     print(f"the definition: {tally.reference_instants:,} instants of questions with tables compared")
     for reason, count in tally.unchecked.most_common():
         print(f"not compared: {count} x {reason}")
@@ -254,7 +283,7 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--tables", action="store_true", help="only questions with tables")
-    parser.add_argument("--forms", action="store_true", help="only questions with the forms of stream_forms.py")
+    parser.add_argument("--about", action="append", choices=("over", *dict.fromkeys(FORMS)), help="only these forms")
     parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
     options = parser.parse_args()
     tally, began = Tally(), time.monotonic()
@@ -263,13 +292,8 @@ def main() -> int:
         for seed in range(options.seed, options.seed + options.count):
             before = len(tally.wrong)
             try:
-                ask(
-                    seed,
-                    databases,
-                    tally,
-                    tables=False if options.forms else options.tables or None,
-                    forms=options.forms,
-                )
+                about = None if options.about is None else tuple(options.about)
+                ask(seed, databases, tally, tables=options.tables or None, about=about)
             except Exception as error:
                 tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
             for text in tally.wrong[before:]:
@@ -277,8 +301,8 @@ def main() -> int:
             if sys.stdout.isatty() and seed % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS and not (options.tables or options.forms)
-    thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS or min(tally.instants.values()) < GOAL_INSTANTS)
+    whole = options.count >= GOAL_PLANS and not (options.tables or options.about)
+    thin = whole and (tally.thin() or tally.few() or len(tally.plans) < GOAL_PLANS)
     return 1 if tally.wrong or thin else 0
 
 

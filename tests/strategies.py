@@ -303,6 +303,11 @@ class Writer(StreamForms):
                     right = self.as_of(found, right) if kind == "LEFT" and found.plain is None else right
                     text, conditions = f"{found.text} {kind} JOIN {right.text} ON {condition}", found.conditions
                     chronon = found.chronon and (right.chronon or (kind == "LEFT" and right.plain is not None))
+                case "on" if right.plain is not None and found.times and self.chance(4):
+                    asof = self.pick("ASOF JOIN", "ASOF LEFT JOIN")
+                    time = f"{self.pick(*found.times)} >= {right.plain[1]}.valid_from"
+                    text, conditions = f"{found.text} {asof} {right.text} ON {condition} AND {time}", found.conditions
+                    chronon = found.chronon
                 case "on":
                     right = self.as_of(found, right)
                     text, conditions = f"{found.text} JOIN {right.text} ON {condition}", found.conditions
@@ -434,6 +439,15 @@ class Writer(StreamForms):
         each = f"PARTITION BY {self.key(fields).text} " if not self.chance(3) else ""
         return f"RANK() OVER ({each}ORDER BY {', '.join(keys)})"
 
+    def ranked_or_counted(self, fields: Fields) -> Field:
+        """The place of a row, or an aggregate over the rows of its partition."""
+        if self.chance(2):
+            return Field(self.rank(fields), "int")
+        each = f"PARTITION BY {self.key(fields).text}" if not self.chance(3) else ""
+        numbers = [field.text for field in fields if field.family in NUMBERS]
+        counts = [f"COUNT({self.dice.choice(fields).text})", *(f"COUNT_IF({text} > 0)" for text in numbers[:1])]
+        return Field(f"{self.pick('COUNT(*)', *counts)} OVER ({each})", "int")
+
     def place_test(self, place: str) -> str:
         most = self.dice.randint(1, 3)
         return self.pick(f"{place} <= {most}", f"{place} < {most + 1}", f"{most} >= {place}", f"{place} = {most}",
@@ -477,10 +491,8 @@ class Writer(StreamForms):
                     items, families = f"{items}, ({asked}) AS c{len(families) + 1}", (*families, "bool")
                 distinct = "DISTINCT " if shape == "distinct" else ""
                 if wanted is None and self.chance(16):
-                    items, families = (
-                        f"{items}, {self.rank(tables.fields)} AS c{len(families) + 1}",
-                        (*families, "int"),
-                    )
+                    found = self.ranked_or_counted(tables.fields)
+                    items, families = f"{items}, {found.text} AS c{len(families) + 1}", (*families, found.family)
                 text = f"SELECT {distinct}{items} FROM {tables.text}{where}{self.qualify(tables.fields)}"
                 return Select(text, families, tables.chronon)
 
@@ -638,9 +650,7 @@ class Writer(StreamForms):
         return "\n".join(self.statements)
 
 
-def question(
-    dice: Random, with_tables: bool | None = False, forms: Sequence[str] = (), long: bool = False
-) -> Question:
+def question(dice: Random, with_tables: bool | None = False, forms: Sequence[str] = (), long: bool = False) -> Question:
     """Up to three streams with up to four columns each, and a query over them; with tables, or for None in two of five
     questions; with `forms`, each FROM begins with one of them, if it can. `long` streams have some dozens of rows, and
     fewer of them are combined."""
@@ -708,6 +718,7 @@ REFUSED = (
 def is_allowed(text: str, streams: Sequence[Arrivals], tables: Sequence[DrawnTable]) -> bool:
     """Whether a script reads a stream and a table, and the binder knows what it means."""
     catalog = Catalog()
+    catalog.notices.show = None
     users.bring(catalog)
     for stream_ in streams:
         catalog.add(stream_.declared)

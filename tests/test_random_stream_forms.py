@@ -1,6 +1,6 @@
 """Random queries whose FROM begins with a form of `stream_forms.py`, against the definition, at every instant.
 
-Many more of them are judged by databases: `python tests/fuzz.py 1000 --forms`.
+Many more of them are judged by databases: `python tests/fuzz.py 1000 --about asof`.
 """
 
 from __future__ import annotations
