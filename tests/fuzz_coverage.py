@@ -233,7 +233,8 @@ def cells(asked: Question, cut: Cuts) -> set[str]:
 
 def meant(bound: QueryUnderTest) -> Iterator[str]:
     """Cells that are seen in what a query means."""
-    names = Names(bound.name_scope.catalog)
+    inside = bound.name_scope.inside(bound.query) if isinstance(bound.query, ast.With) else bound.name_scope
+    names = Names(inside.catalog)
     selects = [node for node in _walk(bound.query) if isinstance(node, ast.Select)]
     if any(with_derived_windows(select, names) != select for select in selects):
         yield "joins: windows by condition"

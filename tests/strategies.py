@@ -661,7 +661,7 @@ def question(dice: Random, with_tables: bool | None = False, forms: Sequence[str
         if tables:  # they have a column in common
             letters = sorted({*letters, tables[0].columns[0][0]})
         least, most = dice.choice(((4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (4, 8), (1, 4), (0, 0)))
-        rows = dice.randint(20, 45) if long else dice.randint(least, most)
+        rows = dice.randint(25, 60) if long else dice.randint(least, most)
         streams.append(stream(dice, f"s{number}", letters, rows, 3 * rows if long else 15))
     while True:
         text = Writer(dice, streams, tables, forms, 2 if long else 3).script()
