@@ -273,6 +273,9 @@ class Translation:
                     base = stream.input if isinstance(stream, Table) else stream
                     assert isinstance(base, BaseStream), "what has no query has rows"
                     held = self.granular(granularity, lambda at: at.base(base, window))
+                    if isinstance(stream, Table):  # whose interval may be in columns of its input alone
+                        seen = [column for column, _ in stream.queried_columns]
+                        held = replace(held, columns=tuple(c for c in held.columns if c.name in seen))
                     time = RowTimes.none if granularity else row_times_of_stream(base, window)
                     return self.entry(held, shown, stream.name, span, time, base.time_column)
                 there = replace(self, name_scope=named.name_scope)
