@@ -1,4 +1,4 @@
-"""Random streams and random queries, judged by databases that are not ours: `make fuzz N=1500`.
+"""Random streams and random queries, judged by databases that are not ours: `make fuzz N=1500`, `make fuzz-forms`.
 
 Every seed is a question: streams, a query over them, and a way to cut the streams into batches. The local engine
 answers it, and DuckDB and PostgreSQL are asked for the plain query over the window contents at every instant at which
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -54,6 +55,7 @@ LEAST_SHARE = 0.01
 # What questions are about, by the seed: of eight one each, mostly with long streams; the others are about anything.
 SEEDS, LONG = 8, 0.75
 ABOUT: Final[dict[int, tuple[str, ...]]] = {0: ("over",), 3: ("function", "function", "group"), 6: ("asof",)}
+FORM_OF_SEED: Final = {0: "window functions", 3: "table functions", 6: "ASOF JOIN"}
 GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
 # Forms that a whole run compares at as many instants each, by the beginnings of their cells.
 FORMS_JUDGED: Final = {
@@ -83,10 +85,10 @@ class Tally:
         wanted = [f"{group}: {cell}" for group, names in GROUPS.items() for cell in names]
         return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
 
-    def few(self) -> list[tuple[str, str]]:
-        """The forms that were compared at too few instants, each with the database."""
-        pairs = [(form, database) for form in FORMS_JUDGED for database in self.instants]
-        return [pair for pair in pairs if self.judged[pair] < GOAL_INSTANTS]
+    def few(self, databases: Iterable[str]) -> set[str]:
+        """The forms that one of the databases has compared at too few instants."""
+        pairs = product(FORMS_JUDGED, databases)
+        return {form for form, database in pairs if self.judged[form, database] < GOAL_INSTANTS}
 
 
 def ask(
@@ -204,7 +206,9 @@ def script(asked: Question, streams: Iterable[Recorded]) -> str:
 def table_script(table: Table, rows: Recorded) -> Iterator[str]:
     """Statements after which a table has these elements. Equal rows of a table without a key are inserted again when
     one of them ends."""
-    columns, names = ", ".join(f"{name} {kind}" for name, kind in table.columns), [name for name, _ in table.columns]
+    required = dict.fromkeys(table.required, " NOT NULL")
+    columns = ", ".join(f"{name} {kind}{required.get(name, '')}" for name, kind in table.columns)
+    names = [name for name, _ in table.columns]
     key = f", PRIMARY KEY ({', '.join(table.key)})" if table.key else ""
     kind = " CONSTANT" if table.kind == "constant" else "" if table.retroactive else " NON RETROACTIVE"
     if table.kind == "temporal":
@@ -281,30 +285,38 @@ def show(tally: Tally, seconds: float) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
+    parser.add_argument("count", type=int, nargs="?", default=1500, help="how many seeds, each of which is a question")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--tables", action="store_true", help="only questions with tables")
-    parser.add_argument("--about", action="append", choices=("over", *dict.fromkeys(FORMS)), help="only these forms")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--tables", action="store_true", help="only questions with tables")
+    only.add_argument("--about", action="append", choices=("over", *dict.fromkeys(FORMS)), help="only these forms")
+    forms = f"only seeds about {', '.join(FORMS_JUDGED)}, until each database has compared {GOAL_INSTANTS:,} instants"
+    only.add_argument("--forms", action="store_true", help=f"{forms} of each")
     parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
     options = parser.parse_args()
+    about = None if options.about is None else tuple(options.about)
+    again = "".join([" --tables" if options.tables else "", *(f" --about {form}" for form in about or ())])
     tally, began = Tally(), time.monotonic()
     print(f"seeds {options.seed} to {options.seed + options.count - 1}")
     with judges(options.database or ("duckdb", "postgresql")) as databases:
+        names = [database.dialect.name for database in databases]
         for seed in range(options.seed, options.seed + options.count):
+            if options.forms and FORM_OF_SEED.get(seed % SEEDS) not in tally.few(names):
+                continue
             before = len(tally.wrong)
             try:
-                about = None if options.about is None else tuple(options.about)
                 ask(seed, databases, tally, tables=options.tables or None, about=about)
             except Exception as error:
                 tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
             for text in tally.wrong[before:]:
-                print(f"\n{text}\nagain: python tests/fuzz.py 1 --seed {seed}", flush=True)
-            if sys.stdout.isatty() and seed % 10 == 0:
+                print(f"\n{text}\nagain: python tests/fuzz.py 1 --seed {seed}{again}", flush=True)
+            if sys.stdout.isatty() and tally.questions % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS and not (options.tables or options.about)
-    thin = whole and (tally.thin() or tally.few() or len(tally.plans) < GOAL_PLANS)
-    return 1 if tally.wrong or thin else 0
+    whole = options.count >= GOAL_PLANS and not (options.tables or options.about or options.forms)
+    thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS)
+    few = (whole or options.forms) and tally.few(names)
+    return 1 if tally.wrong or thin or few else 0
 
 
 if __name__ == "__main__":

@@ -210,6 +210,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "while the query runs",
         "a changed key",
         "granules",
+        "NOT NULL",
+        "a value by default",
     ),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
@@ -606,6 +608,10 @@ def _table(drawn: DrawnTable) -> Iterator[str]:
     else:
         yield from ("temporal", *_periods(drawn))
     yield "keyed" if table.key else "bag"
+    if table.required:
+        yield "NOT NULL"
+    if any("DEFAULT" in text or f"INSERT INTO {table.name} (" in text for text in drawn.statements):
+        yield "a value by default"
     names = [name for name, _ in table.columns]
     if log.filter(pl.col(UNTIL) == OPEN).select(names).is_duplicated().any():
         yield "equal rows"
