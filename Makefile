@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test test-all fuzz fuzz-optimizer attack soak kill house check format bench bench-peers docs pictures clean
+.PHONY: demo test test-all fuzz fuzz-forms fuzz-optimizer attack soak kill house check format bench bench-peers docs pictures clean
 
 demo: $(READY)  ## continuous queries over a generated stream, live, about a minute
 	$(BIN)/strandline demo
@@ -19,6 +19,9 @@ test-all: $(READY)  ## everything, with the long recovery runs
 SEED ?= 0
 fuzz: $(READY)  ## random queries judged by DuckDB and PostgreSQL; N=questions SEED=first seed
 	$(BIN)/python tests/fuzz.py $(or $(N),1500) --seed $(SEED)
+
+fuzz-forms: $(READY)  ## those about window functions, table functions and ASOF JOIN, 20,000 instants of each; SEED=first seed
+	$(BIN)/python tests/fuzz.py $(or $(N),8000) --forms --seed $(SEED)
 
 fuzz-optimizer: $(READY)  ## random queries, and the plans that rules make of them, must mean the same; N=pairs SEED=first seed
 	$(BIN)/python tests/fuzz_optimizer.py $(or $(N),2000) --seed $(SEED)

@@ -1,4 +1,4 @@
-"""Random streams and random queries, judged by databases that are not ours: `make fuzz N=1500`.
+"""Random streams and random queries, judged by databases that are not ours: `make fuzz N=1500`, `make fuzz-forms`.
 
 Every seed is a question: streams, a query over them, and a way to cut the streams into batches. The local engine
 answers it, and DuckDB and PostgreSQL are asked for the plain query over the window contents at every instant at which
@@ -17,13 +17,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Final
 
 import polars as pl
 
 import user_functions as users
-from fuzz_coverage import GROUPS, cells
+from fuzz_coverage import GROUPS, cells, meant
 from over_queries import OverQueries, over_stream
 from random_streams import cut
 from strandline.apps.verify import check as judged
@@ -44,13 +46,23 @@ from strandline.logical.reference.interpreter import Element
 from strandline.logical.schema import schema
 from strandline.runtime.kernels.batch import UNTIL, frame_schema
 from strategies import Question, question, tested_query
+from stream_forms import FORMS
 from support import Answer, Arrivals, Cuts, assert_exact, batch, run_plan
 from table_logs import run_with_tables
 
 KEPT = Path(__file__).parent / "regressions"
 LEAST_SHARE = 0.01
-OVER_EVERY = 12  # one in so many questions is about window functions
+# What questions are about, by the seed: of eight one each, mostly with long streams; the others are about anything.
+SEEDS, LONG = 8, 0.75
+ABOUT: Final[dict[int, tuple[str, ...]]] = {0: ("over",), 3: ("function", "function", "group"), 6: ("asof",)}
+FORM_OF_SEED: Final = {0: "window functions", 3: "table functions", 6: "ASOF JOIN"}
 GOAL_INSTANTS, GOAL_PLANS = 20_000, 1_000  # of a whole run
+# Forms that a whole run compares at as many instants each, by the beginnings of their cells.
+FORMS_JUDGED: Final = {
+    "window functions": ("window functions: ",),
+    "table functions": ("windows: tumble", "windows: hop", "windows: cumulate", "windows: finished session"),
+    "ASOF JOIN": ("joins: asof",),
+}
 
 
 @dataclass
@@ -63,6 +75,8 @@ class Tally:
     answered: Counter[str] = field(default_factory=Counter)
     unchecked: Counter[str] = field(default_factory=Counter)
     cells: Counter[str] = field(default_factory=Counter)
+    forms: Counter[str] = field(default_factory=Counter)
+    judged: Counter[tuple[str, str]] = field(default_factory=Counter)  # instants by form or cell, and database
     plans: set[str] = field(default_factory=set)
     wrong: list[str] = field(default_factory=list)
 
@@ -71,6 +85,11 @@ class Tally:
         wanted = [f"{group}: {cell}" for group, names in GROUPS.items() for cell in names]
         return [cell for cell in wanted if self.cells[cell] < LEAST_SHARE * self.questions]
 
+    def few(self, databases: Iterable[str]) -> set[str]:
+        """The forms that one of the databases has compared at too few instants."""
+        pairs = product(FORMS_JUDGED, databases)
+        return {form for form, database in pairs if self.judged[form, database] < GOAL_INSTANTS}
+
 
 def ask(
     seed: int,
@@ -78,16 +97,18 @@ def ask(
     tally: Tally,
     keep: bool = True,
     tables: bool | None = None,
-    forms: bool = False,
+    about: Sequence[str] | None = None,
 ) -> None:
-    """One question; with or without `tables`, or as the dice say; with `forms`, about those of `stream_forms.py`."""
+    """One question; with or without `tables`, or as the dice say; `about` some forms, or what the seed says."""
     dice = Random(seed)
-    about_rows = seed % OVER_EVERY == 0 and not tables and not forms
-    asked = over_question(dice) if about_rows else question(dice, tables, forms)
+    asked = drawn_question(dice, tables, ABOUT.get(seed % SEEDS, ()) if about is None and not tables else about or ())
     cuts = cut(dice, asked.streams)
     tally.questions += 1
-    tally.cells.update(cells(asked, cuts))
     bound = bound_question(asked)
+    found = cells(asked, cuts) | set(meant(bound))
+    forms = [form for form, begins in FORMS_JUDGED.items() if any(cell.startswith(begins) for cell in found)]
+    tally.cells.update(found)
+    tally.forms.update(forms)
     tally.plans.add(normalised(show_plan(bound.plan)))
     answer, streams = answered(asked, bound, cuts)
     elements = batch(schema(bound.plan), answer.elements).frame
@@ -102,6 +123,7 @@ def ask(
             continue
         tally.instants[name] += verdict.instants
         tally.answered[name] += verdict.instants_with_rows
+        tally.judged.update({(each, name): verdict.instants for each in (*forms, *found)})
         if not verdict.equal:
             small = smallest_failing(database, bound, streams)
             verdict = replace(verdict, smallest=small)
@@ -113,9 +135,14 @@ def ask(
                 (KEPT / f"seed_{seed}_{name.lower()}.sql").write_text(note + text)
 
 
-def over_question(dice: Random) -> Question:
-    """A question about window functions over the past of a stream."""
-    return Question((over_stream(dice),), OverQueries(dice, judged=True).query())
+def drawn_question(dice: Random, tables: bool | None, about: Sequence[str]) -> Question:
+    """A question about some forms, or about anything."""
+    if not about:
+        return question(dice, tables)
+    long = dice.random() < LONG
+    if about == ("over",):
+        return Question((over_stream(dice, 70 if long else 14),), OverQueries(dice).query())
+    return question(dice, False, about, long)
 
 
 def answered(asked: Question, bound: QueryUnderTest, cuts: Cuts) -> tuple[Answer, list[Recorded]]:
@@ -135,6 +162,7 @@ def elements_in(rows: Recorded) -> list[Element]:
 
 def bound_question(asked: Question) -> QueryUnderTest:
     catalog = Catalog()
+    catalog.notices.show = None
     users.bring(catalog)
     for stream in asked.streams:
         catalog.add(stream.declared)
@@ -178,7 +206,9 @@ def script(asked: Question, streams: Iterable[Recorded]) -> str:
 def table_script(table: Table, rows: Recorded) -> Iterator[str]:
     """Statements after which a table has these elements. Equal rows of a table without a key are inserted again when
     one of them ends."""
-    columns, names = ", ".join(f"{name} {kind}" for name, kind in table.columns), [name for name, _ in table.columns]
+    required = dict.fromkeys(table.required, " NOT NULL")
+    columns = ", ".join(f"{name} {kind}{required.get(name, '')}" for name, kind in table.columns)
+    names = [name for name, _ in table.columns]
     key = f", PRIMARY KEY ({', '.join(table.key)})" if table.key else ""
     kind = " CONSTANT" if table.kind == "constant" else "" if table.retroactive else " NON RETROACTIVE"
     if table.kind == "temporal":
@@ -236,13 +266,17 @@ def judges(wanted: Sequence[str]) -> Iterator[list[OracleDatabase]]:
 
 def show(tally: Tally, seconds: float) -> None:
     for group, names in GROUPS.items():
-        print(f"\n{group}")
+        print(f"\n{group:<40}{''.join(f'{database:>12}' for database in tally.instants)}")
         for name in names:
-            share = tally.cells[f"{group}: {name}"] / max(tally.questions, 1)
-            print(f"  {name:<26} {share:7.1%}{'   TOO FEW' if share < LEAST_SHARE else ''}")
+            share = tally.cells[cell := f"{group}: {name}"] / max(tally.questions, 1)
+            judged_by = "".join(f"{tally.judged[cell, database]:>12,}" for database in tally.instants)
+            print(f"  {name:<30} {share:7.1%}{judged_by}{'   TOO FEW' if share < LEAST_SHARE else ''}")
     print(f"\n{tally.questions:,} questions, {len(tally.plans):,} different plans, {seconds:.0f} s")
     for name, count in tally.instants.items():
         print(f"{name}: {count:,} instants compared, {tally.answered[name] / max(count, 1):.0%} of them with rows")
+    for form in FORMS_JUDGED:
+        counts = ", ".join(f"{tally.judged[form, database]:,} by {database}" for database in tally.instants)
+        print(f"{form}: {tally.forms[form]:,} questions; instants compared: {counts}")
     print(f"the definition: {tally.reference_instants:,} instants of questions with tables compared")
     for reason, count in tally.unchecked.most_common():
         print(f"not compared: {count} x {reason}")
@@ -251,35 +285,38 @@ def show(tally: Tally, seconds: float) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("count", type=int, nargs="?", default=1500, help="how many questions")
+    parser.add_argument("count", type=int, nargs="?", default=1500, help="how many seeds, each of which is a question")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
-    parser.add_argument("--tables", action="store_true", help="only questions with tables")
-    parser.add_argument("--forms", action="store_true", help="only questions with the forms of stream_forms.py")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--tables", action="store_true", help="only questions with tables")
+    only.add_argument("--about", action="append", choices=("over", *dict.fromkeys(FORMS)), help="only these forms")
+    forms = f"only seeds about {', '.join(FORMS_JUDGED)}, until each database has compared {GOAL_INSTANTS:,} instants"
+    only.add_argument("--forms", action="store_true", help=f"{forms} of each")
     parser.add_argument("--database", action="append", choices=("duckdb", "postgresql"), help="who judges; both")
     options = parser.parse_args()
+    about = None if options.about is None else tuple(options.about)
+    again = "".join([" --tables" if options.tables else "", *(f" --about {form}" for form in about or ())])
     tally, began = Tally(), time.monotonic()
     print(f"seeds {options.seed} to {options.seed + options.count - 1}")
     with judges(options.database or ("duckdb", "postgresql")) as databases:
+        names = [database.dialect.name for database in databases]
         for seed in range(options.seed, options.seed + options.count):
+            if options.forms and FORM_OF_SEED.get(seed % SEEDS) not in tally.few(names):
+                continue
             before = len(tally.wrong)
             try:
-                ask(
-                    seed,
-                    databases,
-                    tally,
-                    tables=False if options.forms else options.tables or None,
-                    forms=options.forms,
-                )
+                ask(seed, databases, tally, tables=options.tables or None, about=about)
             except Exception as error:
                 tally.wrong.append(f"seed {seed}: {type(error).__name__}: {error}")
             for text in tally.wrong[before:]:
-                print(f"\n{text}\nagain: python tests/fuzz.py 1 --seed {seed}", flush=True)
-            if sys.stdout.isatty() and seed % 10 == 0:
+                print(f"\n{text}\nagain: python tests/fuzz.py 1 --seed {seed}{again}", flush=True)
+            if sys.stdout.isatty() and tally.questions % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS and not (options.tables or options.forms)
-    thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS or min(tally.instants.values()) < GOAL_INSTANTS)
-    return 1 if tally.wrong or thin else 0
+    whole = options.count >= GOAL_PLANS and not (options.tables or options.about or options.forms)
+    thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS)
+    few = (whole or options.forms) and tally.few(names)
+    return 1 if tally.wrong or thin or few else 0
 
 
 if __name__ == "__main__":

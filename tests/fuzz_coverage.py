@@ -16,12 +16,17 @@ from typing import TypeGuard
 import polars as pl
 
 import user_functions as users
+from strandline.apps.verify.dataset import QueryUnderTest
 from strandline.core.temporal import FOREVER, OPEN
 from strandline.functions.aggregates import AGGREGATES, find_aggregate
 from strandline.runtime.kernels.batch import UNTIL
 from strandline.sql import ast
+from strandline.sql.binder.asof_joins import as_table_join
 from strandline.sql.binder.expressions import Subquery
 from strandline.sql.binder.grouping import grouping_sets, is_grouping
+from strandline.sql.binder.interval_joins import with_derived_windows
+from strandline.sql.binder.names import Names
+from strandline.sql.binder.window_functions import RANKS, SUMMED, VALUES
 from strandline.sql.parser.statements import parse
 from strategies import Question
 from support import DOMAIN, Arrivals, Cuts
@@ -44,6 +49,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "hop",
         "cumulate",
         "finished session",
+        "in GROUP BY",
     ),
     "window functions": (
         "frame by time",
@@ -52,9 +58,22 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "a row that waits",
         "a value of another row",
         "a number or rank",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "nth_value",
+        "row_number",
+        "rank",
+        "dense_rank",
         "an aggregate",
+        "an aggregate of all values",
+        "ignore nulls",
+        "QUALIFY",
+        "no order",
         "a named window",
         "further order",
+        "over a query",
     ),
     "windows over": ("a stream", "a subquery", "a named query", "changes", "granules"),
     "boundary instants": ("one row comes as another goes", "a row at the end of a slide"),
@@ -85,7 +104,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "theta",
         "asof",
         "asof left",
+        "asof with a table",
         "lateral",
+        "windows by condition",
     ),
     "sets": (
         "union all",
@@ -153,6 +174,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "nullif",
         "a function",
         "a function of the user's",
+        "json",
+        "time zone",
+        "of an array",
     ),
     "outputs": (
         "plain",
@@ -186,6 +210,8 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "while the query runs",
         "a changed key",
         "granules",
+        "NOT NULL",
+        "a value by default",
     ),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
@@ -207,6 +233,18 @@ def cells(asked: Question, cut: Cuts) -> set[str]:
     return found | {"windows: several kinds"} if len(kinds) > 1 else found
 
 
+def meant(bound: QueryUnderTest) -> Iterator[str]:
+    """Cells that are seen in what a query means."""
+    inside = bound.name_scope.inside(bound.query) if isinstance(bound.query, ast.With) else bound.name_scope
+    names = Names(inside.catalog)
+    selects = [node for node in _walk(bound.query) if isinstance(node, ast.Select)]
+    if any(with_derived_windows(select, names) != select for select in selects):
+        yield "joins: windows by condition"
+    joins = [node for node in _walk(bound.query) if isinstance(node, ast.Join) and node.asof]
+    if any(as_table_join(join, names.catalog) is not join for join in joins):
+        yield "joins: asof with a table"
+
+
 # ---- syntax ----------------------------------------------------------------------------------------------------------
 
 
@@ -221,7 +259,7 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
         match node:
             case ast.NamedWindow():
                 yield "window functions: a named window"
-            case ast.WindowCall() if node.window.order:
+            case ast.WindowCall():
                 yield from (f"window functions: {cell}" for cell in _over(node))
             case ast.StreamTable(name, window, _):
                 over = "a named query" if name.name.lower() in named else "a stream"
@@ -239,6 +277,8 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield from _window(window, _what_is_under_a_window(query))
             case ast.WindowTable(kind):
                 yield f"windows: {'finished session' if kind == 'SESSION' else kind.lower()}"
+                if node.source.span.start < node.span.start:
+                    yield "windows: in GROUP BY"
             case ast.CreateStreamAs():
                 yield "names: a derived stream"
             case ast.CreateView():
@@ -266,6 +306,7 @@ def _syntax(statement: ast.Node, named: set[str]) -> Iterator[str]:
                 yield from (f"subqueries: {cell}" for cell in _places_of_subqueries(node))
                 yield from (f"grouping: {cell}" for cell in _grouping(node))
                 yield from (f"ranks: {cell}" for cell in _ranks(node))
+                yield from (f"window functions: {cell}" for cell in _around_windows(node))
 
 
 def _what_is_under_a_window(query: ast.Query) -> str:
@@ -415,8 +456,11 @@ def _ranks(select: ast.Select) -> Iterator[str]:
 
 
 def _over(call: ast.WindowCall) -> Iterator[str]:
-    """The cells of a window function over the past."""
+    """The cells of a window function over the past, or over the rows of an instant."""
     name, frame = call.call.name.name.lower(), call.window.frame
+    if not call.window.order:
+        yield "no order"
+        return
     if not isinstance(call.window.order[0].value, ast.ColumnName) or call.window.order[0].value.column.name != "ts":
         return
     yield "no frame" if frame is None else f"frame by {'time' if frame.unit == 'RANGE' else 'rows'}"
@@ -424,9 +468,23 @@ def _over(call: ast.WindowCall) -> Iterator[str]:
         yield "a row that waits"
     if name in ("lag", "lead", "first_value", "last_value", "nth_value"):
         yield "a value of another row"
-    yield from ("a number or rank",) if name in ("row_number", "rank", "dense_rank") else ()
-    yield from ("an aggregate",) if find_aggregate(name) else ()
+    yield from ("a number or rank",) if name in RANKS else ()
+    yield from (name,) if name in (*RANKS, *VALUES) else ()
+    if function := find_aggregate(name):
+        yield "an aggregate" if function.name in SUMMED else "an aggregate of all values"
+    yield from ("ignore nulls",) if call.ignore_nulls else ()
     yield from ("further order",) if len(call.window.order) > 1 else ()
+
+
+def _around_windows(select: ast.Select) -> Iterator[str]:
+    """Where window functions over the past are."""
+    calls = [node for node in _within_its_query(select) if isinstance(node, ast.WindowCall)]
+    if not any(cell != "no order" for call in calls for cell in _over(call)):
+        return
+    if select.qualify is not None:
+        yield "QUALIFY"
+    if isinstance(select.tables[0], ast.QueryTable):
+        yield "over a query"
 
 
 def _is_rank(node: ast.Node) -> TypeGuard[ast.WindowCall]:
@@ -462,8 +520,11 @@ def _expression(node: ast.Node) -> Iterator[str]:
         case ast.FunctionCall(name) if name.name.lower() in users.FUNCTIONS:
             yield "a function of the user's"
         case ast.FunctionCall(name) if find_aggregate(name.name) is None:
-            special = name.name.lower() in ("coalesce", "nullif")
-            yield name.name.lower() if special else "a function"
+            called = name.name.lower()
+            yield called if called in ("coalesce", "nullif") else "a function"
+            yield from ("json",) if called.startswith("json_") else ()
+            yield from ("time zone",) if called.endswith("_utc_timestamp") else ()
+            yield from ("of an array",) if called == "array_contains" else ()
 
 
 def _output(select: ast.Select) -> Iterator[str]:
@@ -547,6 +608,10 @@ def _table(drawn: DrawnTable) -> Iterator[str]:
     else:
         yield from ("temporal", *_periods(drawn))
     yield "keyed" if table.key else "bag"
+    if table.required:
+        yield "NOT NULL"
+    if any("DEFAULT" in text or f"INSERT INTO {table.name} (" in text for text in drawn.statements):
+        yield "a value by default"
     names = [name for name, _ in table.columns]
     if log.filter(pl.col(UNTIL) == OPEN).select(names).is_duplicated().any():
         yield "equal rows"

@@ -12,7 +12,7 @@ from support import DOMAIN, Arrivals, Cuts, arrange, arrange_intervals
 from vocabulary import LETTERS
 
 
-def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arrivals:
+def stream(dice: Random, name: str, letters: Sequence[str], rows: int, last: int = 15) -> Arrivals:
     """Rows at random times, out of order within a bound; most values are common ones, so that rows meet. Now and then
     a row says itself how long it is valid."""
     disorder = dice.choice((0, 0, 1, 6))
@@ -22,7 +22,7 @@ def stream(dice: Random, name: str, letters: Sequence[str], rows: int) -> Arriva
         for letter in letters:
             domain = DOMAIN[LETTERS[letter].name]
             payload.append(dice.choice((*domain[:2], domain[1], domain[1], dice.choice(domain), None)))
-        drawn.append((dice.randint(-5, 15), dice.randint(0, 6), tuple(payload)))
+        drawn.append((dice.randint(-5, last), dice.randint(0, 6), tuple(payload)))
     columns = {letter: LETTERS[letter] for letter in letters}
     if dice.randint(1, 5) < 5:
         return arrange(name, columns, drawn, disorder)

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from support import Arrivals
 from vocabulary import FAMILY, Field
@@ -20,6 +21,9 @@ class Form:
     fields: tuple[Field, ...]
     chronon: bool
     conditions: tuple[str, ...] = ()
+
+
+FORMS: Final = ("asof", "interval", "function", "function", "group", "lateral")
 
 
 class StreamForms:
@@ -38,13 +42,13 @@ class StreamForms:
     def name(self, prefix: str) -> str:
         raise NotImplementedError
 
-    def form(self) -> Form | None:
-        """One of the forms; none where no stream has rows of one instant."""
+    def form(self, kinds: Sequence[str] = FORMS) -> Form | None:
+        """One of the forms of some kinds; none where no stream has rows of one instant."""
         streams = [stream for stream in self.streams if not stream.intervals]
         if not streams or self.scans < 2:
             return None
         left, right = self.dice.choice(streams), self.dice.choice(streams)
-        match self.pick("asof", "interval", "function", "function", "group", "lateral"):
+        match self.pick(*kinds):
             case "lateral":
                 return self.lateral(left, right)
             case "function":
@@ -68,19 +72,22 @@ class StreamForms:
             columns = ", ".join([*same[:2], "ts"])
             text = f"{left.name}{window} {one} {kind} {right.name} {two} USING ({columns})"
             return Form(text, (*mine, *theirs), not window)
-        source = right.name
-        if self.chance(4):  # a query in between: its rows keep their times, and perhaps their order
-            word = self.pick("", "DISTINCT ")
-            source = f"(SELECT {word}{', '.join(c for c, _ in right.columns)} FROM {right.name} WHERE ts IS NOT NULL)"
+        source = self.passed_on(right) if self.chance(4) else right.name
+        first = self.passed_on(left) if self.chance(6) else left.name
         pairs = [(a, b) for a in mine for b in theirs if a.family == b.family and a.family not in ("time", "double")]
         some = self.dice.sample(pairs, min(len(pairs), self.dice.choice((0, 1, 1, 2))))
-        keys = [f"{a.text} = {b.text}" for a, b in some]
+        keys = [f"{a.text} = {b.text}{' + 1' if a.family == 'int' and self.chance(6) else ''}" for a, b in some]
         time = self.pick(
             f"{one}.ts >= {two}.ts", f"{two}.ts <= {one}.ts", f"{one}.ts > {two}.ts", f"{two}.ts < {one}.ts"
         )
         condition = " AND ".join(self.dice.sample([*keys, time], len(keys) + 1))
-        text = f"{left.name}{window} {one} {kind} {source} {two} ON {condition}"
+        text = f"{first}{window} {one} {kind} {source} {two} ON {condition}"
         return Form(text, (*mine, *theirs), not window)
+
+    def passed_on(self, stream: Arrivals) -> str:
+        """A query in between: its rows keep their times, and perhaps their order."""
+        word = self.pick("", "DISTINCT ")
+        return f"(SELECT {word}{', '.join(c for c, _ in stream.columns)} FROM {stream.name} WHERE ts IS NOT NULL)"
 
     def interval_join(self, left: Arrivals, right: Arrivals) -> Form:
         """A join without windows whose condition bounds the times on both sides, now and then with a third stream that
@@ -162,12 +169,18 @@ class StreamForms:
         lengths = {"TUMBLE": [size], "SESSION": [size]}.get(kind, [step, size])
         keys = self.dice.sample(names, self.dice.randint(0, min(2, len(names)))) if kind == "SESSION" else []
         by = f" PARTITION BY {', '.join(keys)}" if keys else ""
-        if self.chance(2):
-            written = [f"TABLE {source}{by}", "DESCRIPTOR(ts)", *(f"INTERVAL '{n}' MICROSECOND" for n in lengths)]
-            text = f"TABLE({kind}({', '.join(written)})) AS {alias}"
-        else:
-            written = [f"{source}{by}", "ts", *(f"{n} MICROSECONDS" for n in lengths)]
-            text = f"{kind}({', '.join(written)}) {alias}"
+        match self.pick("Flink", "named", "short", "short"):
+            case "Flink":
+                written = [f"TABLE {source}{by}", "DESCRIPTOR(ts)", *(f"INTERVAL '{n}' MICROSECOND" for n in lengths)]
+                text = f"TABLE({kind}({', '.join(written)})) AS {alias}"
+            case "named":
+                words = {"TUMBLE": ["SIZE"], "SESSION": ["GAP"], "HOP": ["SLIDE", "SIZE"], "CUMULATE": ["STEP", "SIZE"]}
+                given = [f"{word} => INTERVAL '{n} us'" for word, n in zip(words[kind], lengths, strict=True)]
+                written = [f"DATA => TABLE {source}{by}", "TIMECOL => DESCRIPTOR(ts)", *reversed(given)]
+                text = f"TABLE({kind}({', '.join(written)})) {alias}"
+            case _:
+                written = [f"{source}{by}", "ts", *(f"{n} MICROSECONDS" for n in lengths)]
+                text = f"{kind}({', '.join(written)}) {alias}"
         bounds = [Field(f"{alias}.window_{part}", "time") for part in ("start", "end", "time")]
         return Form(text, (*fields_of(stream, alias), *bounds), False)
 
@@ -177,7 +190,7 @@ class StreamForms:
         alias, (step, size) = self.name("t"), self.lengths()
         key = self.dice.choice([name for name, _ in stream.columns])
         one, two = f"INTERVAL '{step}' MICROSECOND", f"INTERVAL '{size}' MICROSECOND"
-        match self.pick("TUMBLE", "HOP", "SESSION", "window", "windows", "session_window"):
+        match self.pick("TUMBLE", "HOP", "CUMULATE", "SESSION", "window", "windows", "session_window"):
             case "window":
                 call, start, end = f"window(ts, '{size} microseconds')", "window.start", "window.end"
             case "windows":
@@ -186,10 +199,12 @@ class StreamForms:
             case "session_window":
                 call, start, end = f"session_window(ts, '{size} us')", "session_window.start", "session_window.end"
             case kind:
-                arguments = f"(ts, {one}, {two})" if kind == "HOP" else f"(ts, {two})"
-                call, start, end = f"{kind}{arguments}", f"{kind}_START{arguments}", f"{kind}_END{arguments}"
+                arguments = f"(ts, {one}, {two})" if kind in ("HOP", "CUMULATE") else f"(ts, {two})"
+                end = self.pick("END", "END", "ROWTIME")
+                call, start, end = f"{kind}{arguments}", f"{kind}_START{arguments}", f"{kind}_{end}{arguments}"
         listed = f"{key} AS c1, {start} AS c2, {end} AS c3, COUNT(*) AS c4, MAX(ts) AS c5"
-        text = f"(SELECT {listed} FROM {stream.name} GROUP BY {key}, {call}) AS {alias}"
+        having = self.pick("", "", "", f" HAVING COUNT(*) > 1 AND {start} <= MIN(ts)")
+        text = f"(SELECT {listed} FROM {stream.name} GROUP BY {key}, {call}{having}) AS {alias}"
         families = (FAMILY.get(key, "time"), "time", "time", "int", "time")
         return Form(text, tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(families, 1)), False)
 

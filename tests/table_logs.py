@@ -114,6 +114,15 @@ class Statements:
             values |= dict(zip(times, map(self.time, period, kinds), strict=True))
         return f"({', '.join(values.values())})"
 
+    def short_rows(self) -> str:
+        """Columns and rows without some columns that have a DEFAULT, or with that word in their place."""
+        left_out = {name for name in self.table.defaults if self.dice.random() < 0.7}
+        kept = [(name, kind) for name, kind in self.table.columns if name not in left_out]
+        if not kept or self.dice.random() < 0.3:
+            kept = list(self.table.columns)
+        values = ("DEFAULT" if name in left_out else self.value(name, kind) for name, kind in kept)
+        return f"({', '.join(name for name, _ in kept)}) VALUES ({', '.join(values)})"
+
     def where(self) -> str:
         name, kind = self.dice.choice(self.table.columns)
         tests = (
@@ -132,10 +141,13 @@ class Statements:
             replaced = ", ".join(f"{name} = excluded.{name}" for name, _ in table.columns if name not in table.key)
             update = f" ON CONFLICT DO UPDATE SET {replaced}" if replaced else " ON CONFLICT DO NOTHING"
             conflict = self.dice.choice((update, update, " ON CONFLICT DO NOTHING")) if table.unique_key else ""
+            if table.defaults and not table.input.time_columns and self.dice.random() < 0.5:
+                return f"INSERT INTO {table.name} {self.short_rows()}{conflict}"
             return f"INSERT INTO {table.name} VALUES {rows}{conflict}"
         if form == "update":
             name, kind = self.dice.choice(table.columns)
-            return f"UPDATE {table.name} SET {name} = {self.value(name, kind)}{self.where()}"
+            value = "DEFAULT" if name in table.defaults and self.dice.random() < 0.3 else self.value(name, kind)
+            return f"UPDATE {table.name} SET {name} = {value}{self.where()}"
         return f"DELETE FROM {table.name}{self.where()}" if form == "delete" else f"TRUNCATE {table.name}"
 
 
@@ -152,6 +164,8 @@ def draw_table(
     kind: TableKind = "changing",
     retroactive: bool = True,
     period: tuple[str, str] | tuple[None, None] = (None, None),
+    required: tuple[str, ...] = (),
+    defaults: Mapping[str, Value] | None = None,
 ) -> DrawnTable:
     """A table that random statements have changed: by the clock and at given times, several of them at one instant. A
     temporal one has two columns with the `period` of a row."""
@@ -167,6 +181,8 @@ def draw_table(
         time_column=start,
         end_column=end,
         directory=str(directory / encode_name(name)),
+        required=required,
+        defaults=defaults or {},
     )
     store = open_table(declared, lambda: now)
     catalog = Catalog()

@@ -30,13 +30,15 @@ def test_duckdb_agrees_at_every_instant(duckdb: OracleDatabase) -> None:
     for seed in range(1_000_000, 1_000_000 + QUESTIONS):
         ask(seed, [duckdb], tally, keep=False)
     assert tally.wrong == []
-    assert sum(tally.unchecked.values()) <= QUESTIONS // 50, tally.unchecked
+    assert sum(tally.unchecked.values()) <= QUESTIONS // 25, "DuckDB itself fails in about one in a hundred"
+    refused = {reason: count for reason, count in tally.unchecked.items() if "INTERNAL Error" not in reason}
+    assert sum(refused.values()) <= QUESTIONS // 50, refused
     assert tally.instants["DuckDB"] > 10 * QUESTIONS
     assert tally.answered["DuckDB"] > tally.instants["DuckDB"] / 4, "there is something to compare"
     assert len(tally.plans) > 0.9 * QUESTIONS
-    # Few questions cannot be in every cell; what they miss altogether must be the exception.
+    # Few questions cannot be in every cell; what they miss altogether must be the exception, one cell in ten.
     missed = [cell for group, names in GROUPS.items() for cell in names if not tally.cells[f"{group}: {cell}"]]
-    assert len(missed) < 12, missed
+    assert len(missed) < sum(map(len, GROUPS.values())) / 10, missed
 
 
 @pytest.mark.parametrize("path", sorted(KEPT.glob("*.sql")), ids=lambda path: path.stem)

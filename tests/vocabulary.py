@@ -58,6 +58,7 @@ CALLS: dict[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("CAST({} AS INT)", ("decimal",)),
         ("CAST({} AS INT)", ("text",)),
         ("CAST({} AS INT)", ("bool",)),
+        ("TRY_CAST({} AS BIGINT)", ("text",)),
         ("greatest({}, {})", ("int", "int")),
         ("nullif({}, {})", ("int", "int")),
         ("year({})", ("date",)),

@@ -13,7 +13,7 @@ from strandline.planner.physical.lowering import lower
 from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbered
 from strandline.planner.prices import Prices, built_in
 from strandline.planner.stages import optimize
-from support import Arrivals, Cuts, arrange, bind, run_plan
+from support import Arrivals, Cuts, arrange, assert_exact, bind, raw, run_plan
 
 STREAMS = [Arrivals(name, (("k", INT), ("v", DOUBLE), ("ts", TIMESTAMP)), ()) for name in ("a", "b")]
 # Example 12.1 of the thesis, query Q4: the highest bids of the last ten minutes.
@@ -67,6 +67,32 @@ def test_values_that_only_a_filter_reads_are_coalesced_if_a_join_above_saves_mor
     nothing_above = f"SELECT COUNT(*) AS n FROM ({OFTEN}) AS y"  # the same number of results
     assert coalescing(placed(nothing_above, 1000.0, values=10.0)) == ["Coalesce"]
     assert coalescing(placed(nothing_above, 1000.0, values=10.0, prices=free)) == [], "nothing above costs anything"
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        "SELECT m, n FROM ({0}) WINDOW(RANGE 8 MICROSECONDS) AS x",
+        "SELECT m, n FROM ({0}) WINDOW(ROWS 3) AS x",
+        "SELECT m, n FROM ({0}) WINDOW(SESSION 3 MICROSECONDS) AS x",
+        "SELECT m, COUNT(*) OVER (ORDER BY ts) AS c FROM ({1}) AS x",
+        "SELECT COUNT(*) AS c FROM ({0}) WINDOW(RANGE 8 MICROSECONDS) AS x JOIN a ON x.m = a.v",
+    ],
+)
+def test_equal_rows_of_neighbouring_instants_are_two_for_a_window(read: str) -> None:
+    """What windows and window functions read is never coalesced, however many fragments are between."""
+    inner = ("SELECT k, MAX(v) AS m, MAX(k) AS n FROM a GROUP BY k", "SELECT ts, MAX(v) AS m FROM a GROUP BY k, ts")
+    text = read.format(*inner)
+    assert coalescing(coalesce_everywhere(lowered(text))) == []
+    stream = arrange("a", {"k": INT, "v": DOUBLE}, [(t, 0, (1, 2.0)) for t in (70, 119, 120)], 0)
+    plan = bind(text, [stream])
+    assert_exact(plan, raw([stream]), run_plan(plan, [stream], Cuts(coalesces=True)))
+
+
+def test_below_changes_that_a_window_reads_rows_are_coalesced() -> None:
+    inner = "SELECT ISTREAM k, MAX(v) AS m FROM a WINDOW(RANGE 5 SECONDS) GROUP BY k"
+    pipeline = coalesce_everywhere(lowered(f"SELECT m FROM ({inner}) WINDOW(RANGE 8 SECONDS) AS x"))
+    assert coalescing(pipeline) == ["IncrementalAggregate"]
 
 
 def test_the_highest_bids_are_about_as_many_elements_as_results() -> None:

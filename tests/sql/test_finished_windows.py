@@ -38,6 +38,11 @@ ONE, TEN = "INTERVAL '1' MINUTE", "INTERVAL '10' MINUTE"
             "SELECT k, window.start AS window_start, COUNT(*) AS n FROM s GROUP BY k, window(ts, '10 minutes')",
         ),
         (
+            f"SELECT k, window_time AS t FROM HOP(s, ts, {ONE}, {TEN}) "
+            "GROUP BY k, window_start, window_end, window_time",
+            f"SELECT k, HOP_ROWTIME(ts, {ONE}, {TEN}) AS t FROM s GROUP BY k, HOP(ts, {ONE}, {TEN})",
+        ),
+        (
             f"SELECT k, window_end, COUNT(*) AS n FROM SESSION(s PARTITION BY k, ts, {TEN}) "
             "GROUP BY k, window_start, window_end",
             f"SELECT k, SESSION_END(ts, {TEN}) AS window_end, COUNT(*) AS n FROM s GROUP BY k, SESSION(ts, {TEN})",

@@ -1,9 +1,10 @@
 """Placement of coalescing within plans, by cost (sections 11.7.2 and 12.2 of Krämer's thesis).
 
-Coalesce leaves snapshots as they are, so it commutes with every snapshot-reducible operator (lemma 12.1); the windows
-read instants, and take no interval stream whose cuts they could see. So any edge may have one. It pays where many
-neighbours are equal and the operators above do much work for an element: above a MIN or MAX, which few rows change, and
-where the values of an aggregate are left out after a filter has read them, as in HAVING.
+Coalesce leaves snapshots as they are, so it commutes with every snapshot-reducible operator (lemma 12.1). Windows,
+window functions and look-ups are none: they read when elements begin, and two equal rows of neighbouring instants are
+two. So any edge may have one, except below these. It pays where many neighbours are equal and the operators above do
+much work for an element: above a MIN or MAX, which few rows change, and where the values of an aggregate are left out
+after a filter has read them, as in HAVING.
 """
 
 from __future__ import annotations
@@ -54,7 +55,42 @@ def coalesce_everywhere(pipeline: Pipeline) -> Pipeline:
 
 
 def _all_sites(pipeline: Pipeline) -> list[tuple[int, Node]]:
-    return [(number, node) for number, fragment in enumerate(pipeline.fragments) for node in _sites(fragment.root)]
+    found: list[list[tuple[int, Node]]] = []
+    ports: set[str] = set()  # of fragments whose rows are instants
+    for number, fragment in reversed(list(enumerate(pipeline.fragments))):  # those that read others come first
+        route = fragment.route
+        instants: set[Node] = set()
+        _add_instants(fragment.root, isinstance(route, physical.ExchangeTo) and route.port in ports, instants)
+        ports |= {node.name for node in instants if isinstance(node, physical.Input)}
+        found.append([(number, node) for node in _sites(fragment.root) if node not in instants])
+    return [site for sites in reversed(found) for site in sites]
+
+
+def _add_instants(node: Node, is_read: bool, found: set[Node]) -> None:
+    """Find the nodes below one, and with `is_read` itself, of which operators above read when their elements begin."""
+    if is_read:
+        found.add(node)
+    match node:
+        case physical.LookupJoin():
+            _add_instants(node.left, True, found)
+            _add_instants(node.right, False, found)
+            return
+        case physical.ChangeStream() | physical.InsertStream():
+            is_read = False
+        case _ if isinstance(node, _READS_INSTANTS):
+            is_read = True
+    for source in sources(node):
+        _add_instants(source, is_read, found)
+
+
+_READS_INSTANTS: Final = (
+    physical.TimeWindow,
+    physical.CountWindow,
+    physical.SessionWindow,
+    physical.OverRange,
+    physical.OverRows,
+    physical.TopKPrefilter,
+)
 
 
 def _sites(root: Node) -> Iterator[Node]:

@@ -41,6 +41,7 @@ class NameScope:
         """The scope after the definition of a query, which hides an earlier meaning of its name."""
         plan = with_names(bind_query(query, self.catalog), columns, f'query "{name}"')
         catalog = Catalog()
+        catalog.notices.show = None  # the query itself has shown them
         catalog.functions.update(self.catalog.functions)
         for stream in self.catalog:
             if stream.name.lower() != name.lower():

@@ -43,6 +43,7 @@ class Dialect:
     array: str  # of the elements
     unnest: str  # of an array, as a table of its elements and their positions
     array_cast: str  # of an array, whose elements are called `element`
+    row_id: str  # the column that tells equal rows of a table apart
     has_full_join: bool = True
     ignores_nulls: bool = True  # whether window functions take IGNORE NULLS
     runs_python: bool = False  # whether functions of the user's can be given to it

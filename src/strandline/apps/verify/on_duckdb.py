@@ -45,6 +45,7 @@ DIALECT: Final = Dialect(
     array="[{}]",
     unnest="(SELECT unnest({0}), generate_subscripts({0}, 1))",
     array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
+    row_id="rowid",
     runs_python=True,
     quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
 )

@@ -58,6 +58,7 @@ DIALECT: Final = Dialect(
     unnest="unnest({0}) WITH ORDINALITY",
     array_cast="pg_temp.kept({0}, CAST(ARRAY(SELECT {1} FROM unnest({0}) WITH ORDINALITY AS given(element, n) "
     "ORDER BY n) AS {2}))",
+    row_id="ctid",
     quote=_quote,
     ignores_nulls=False,
     has_full_join=False,  # only for conditions that it can hash or sort by

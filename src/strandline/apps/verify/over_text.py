@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from strandline.apps.verify.sql_text import SqlText, sort_direction
+from strandline.apps.verify.sql_text import sort_direction
 from strandline.core.temporal import AFTER_ALL
 from strandline.core.types import Column
 from strandline.functions.oracles import Untranslatable
@@ -26,9 +26,12 @@ from strandline.sql.binder.select_list import output_columns
 
 if TYPE_CHECKING:
     from strandline.apps.verify.dataset import NameScope
+    from strandline.apps.verify.translate import TranslatedStage
 
 ROWS_OF: Final = "o"  # the alias of the rows that window functions are over
+ROWS_IN: Final = "i"  # and of those in the frame of one of them
 _BY_RANK: Final = ("rank", "dense_rank")
+_WHOLE: Final = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
 
 
 def window_calls(select: ast.Select) -> list[ast.WindowCall]:
@@ -147,9 +150,13 @@ def _replaced(tree: ast.Tree, column: Callable[[ast.Expression], ast.Expression]
         call, window = tree.call, tree.window
         arguments = call.arguments if isinstance(call.arguments, ast.Star) else tuple(map(column, call.arguments))
         condition = None if call.filter is None else column(call.filter)
-        order = tuple(replace(item, value=column(item.value)) for item in window.order)
-        window = replace(window, partition=tuple(map(column, window.partition)), order=order)
-        return replace(tree, call=replace(call, arguments=arguments, filter=condition), window=window)
+
+        def ordered(items: tuple[ast.SortItem, ...]) -> tuple[ast.SortItem, ...]:
+            return tuple(replace(item, value=column(item.value)) for item in items)
+
+        window = replace(window, partition=tuple(map(column, window.partition)), order=ordered(window.order))
+        own = replace(call, order=ordered(call.order), within=ordered(call.within))
+        return replace(tree, call=replace(own, arguments=arguments, filter=condition), window=window)
     if not _has_call(tree):
         return column(tree)  # type: ignore[arg-type, return-value]
 
@@ -169,26 +176,29 @@ _KEPT: Final = (ast.Identifier, ast.TypeName, ast.Star)
 
 @dataclass(frozen=True, slots=True)
 class WindowTexts:
-    """How the windows of functions over a stage are written: the columns of the stage that are its time, and what
-    breaks ties."""
+    """How the windows of functions over a stage are written: the table of the stage and its columns, those that are
+    its time, and what breaks ties: equal rows are in one order in all windows."""
 
+    table: str
+    columns: tuple[Column, ...]
     times: frozenset[str]  # names
     ties: str
 
     @staticmethod
-    def of(rows: OverRows, text: SqlText, plan: Plan, names: NameScope, in_order: bool) -> WindowTexts:
+    def of(rows: OverRows, stage: TranslatedStage, plan: Plan, names: NameScope, row_id: str) -> WindowTexts:
         def time_column(stream: str) -> str | None:
             declared = names.catalog.get(stream)
             return declared.time_column if isinstance(declared, BaseStream) else None
 
         times = instant_columns(plan, time_column)
-        said = frozenset(c.name for c, bound in zip(text.columns, schema(plan), strict=True) if bound.id in times)
-        arguments = sum(column.name.startswith("over_") for column in text.columns)
-        count = rows.ties if rows.ties >= 0 else len(text.columns) - arguments
-        by_value = ", ".join(f"{ROWS_OF}.{c.id} ASC NULLS LAST" for c in text.columns[:count])
-        texts = WindowTexts(said, by_value)
+        columns = stage.body.columns
+        said = frozenset(c.name for c, bound in zip(columns, schema(plan), strict=True) if bound.id in times)
+        arguments = sum(column.name.startswith("over_") for column in columns)
+        count = rows.ties if rows.ties >= 0 else len(columns) - arguments
+        by_value = [f"{ROWS_OF}.{c.id} ASC NULLS LAST" for c in columns[:count]]
+        texts = WindowTexts(stage.table, columns, said, ", ".join([*by_value, f"{ROWS_OF}.{row_id}"]))
         partitions = {call.window.partition for call in window_calls(rows.outer) if texts.is_past(call)}
-        return replace(texts, ties=f"{ROWS_OF}.seq") if in_order and len(partitions) == 1 else texts
+        return replace(texts, ties=f"{ROWS_OF}.seq") if stage.ordered and len(partitions) == 1 else texts
 
     def is_past(self, call: ast.WindowCall) -> bool:
         first = call.window.order[0] if call.window.order else None
@@ -197,10 +207,10 @@ class WindowTexts:
         return first.value.column.name in self.times
 
 
-def stage_scope(columns: tuple[Column, ...], select: ast.Select) -> Scope:
+def stage_scope(columns: tuple[Column, ...], place: ast.Node, alias: str = ROWS_OF) -> Scope:
     """The columns of a stage."""
-    visible = tuple(replace(column, id=f"{ROWS_OF}.{column.id}") for column in columns)
-    return Scope((Relation(ROWS_OF, visible, None, select.span),))
+    visible = tuple(replace(column, id=f"{alias}.{column.id}") for column in columns)
+    return Scope((Relation(alias, visible, None, place.span),))
 
 
 def window_text(
@@ -223,18 +233,84 @@ def window_text(
         return _window(partition, total, ""), _window(partition, total, "")
     if window.frame is not None and window.frame.unit == "ROWS":
         return _window(partition, total, frame), _window(partition, total, "")
-    if name not in ("first_value", "last_value", "nth_value"):
-        return _window(partition, keys, frame), ""
-    bounds = None if window.frame is None else (window.frame.start, window.frame.end)
-    from_first = bounds is None or (bounds[0].direction is not None and bounds[0].offset is None)
-    to_peers = bounds is None or bounds[1].direction is None
-    if name == "first_value" and from_first and to_peers and not call.ignore_nulls:
-        return _window(partition, total, "ROWS UNBOUNDED PRECEDING"), ""
-    if name == "last_value" and to_peers and not call.ignore_nulls:
-        peers = [f"{ROWS_OF}.at_us", *(sql(item.value) for item in window.order[1:])]
-        whole = "ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING"
-        return _window([*partition, *peers], [texts.ties], whole), ""
-    raise Untranslatable(f"{name} over a frame by RANGE: databases leave the order of peers open")
+    return _window(partition, keys, frame), ""
+
+
+def value_text(
+    call: ast.WindowCall, arguments: list[str], sql: Callable[[ast.Expression], str], texts: WindowTexts
+) -> str:
+    """LAG, FIRST_VALUE, LAST_VALUE or NTH_VALUE by the position of the row among the values of its partition:
+    over frames by RANGE, in which databases leave the order of peers open, and where they do not ignore NULLs."""
+    name, window, value = call.call.name.name.lower(), call.window, arguments[0]
+    number = int(arguments[1]) if len(arguments) > 1 else 1
+    if not number:
+        return value
+    partition = [sql(key) for key in window.partition]
+    keys = [f"{ROWS_OF}.at_us ASC", *(sql(item.value) + sort_direction(item) for item in window.order[1:])]
+    total = [*keys, texts.ties]
+    counted = f"count({value})" if call.ignore_nulls else "count(*)"
+    present = f" FILTER (WHERE {value} IS NOT NULL)" if call.ignore_nulls else ""
+    values = f"array_agg({value}){present} OVER ({_window(partition, total, _WHOLE)})"
+
+    def count_up_to(bound: str, unit: str = "ROWS") -> str:
+        frame = f"{unit} BETWEEN UNBOUNDED PRECEDING AND {bound}"
+        return f"{counted} OVER ({_window(partition, total if unit == 'ROWS' else keys, frame)})"
+
+    if name == "lag":
+        before, through = "0", count_up_to("1 PRECEDING")
+        position = f"{through} - {number - 1}"
+    else:
+        unit = "RANGE" if window.frame is None else window.frame.unit
+        end = "CURRENT ROW" if window.frame is None else _bound_text(window.frame.end)
+        through = count_up_to(end, unit)
+        before = "0" if window.frame is None else _count_before(window.frame, count_up_to)
+        if before == "":  # a frame that begins with the peers of a row
+            peers = [f"{ROWS_OF}.at_us", *(sql(item.value) for item in window.order[1:])]
+            before = f"({through} - {counted} OVER ({_window([*partition, *peers], [], '')}))"
+        position = through if name == "last_value" else f"{before} + {number}"
+    otherwise = f" ELSE {arguments[2]}" if len(arguments) > 2 else ""
+    found = f"({values})[CAST({position} AS INTEGER)]"
+    return f"CASE WHEN {position} > {before} AND {position} <= {through} THEN {found}{otherwise} END"
+
+
+def _count_before(frame: ast.FrameClause, count_up_to: Callable[[str, str], str]) -> str:
+    """The number of rows before those of a frame; empty if it begins with the peers of a row."""
+    match frame.start.direction, frame.start.offset:
+        case "PRECEDING", None:
+            return "0"
+        case None, _ if frame.unit == "RANGE":
+            return ""
+        case None, _:
+            return count_up_to("1 PRECEDING", frame.unit)
+        case "PRECEDING", ast.Interval(microseconds):
+            return count_up_to(f"{microseconds + 1} PRECEDING", frame.unit)
+        case "PRECEDING", ast.Number(digits):
+            return count_up_to(f"{int(digits) + 1} PRECEDING", frame.unit)
+        case "FOLLOWING", ast.Number(digits):
+            return count_up_to(f"{int(digits) - 1} FOLLOWING" if int(digits) else "1 PRECEDING", frame.unit)
+    raise Untranslatable("the offset of a frame")
+
+
+def rows_in_frame(call: ast.WindowCall, sql: Callable[[ast.Expression, str], str], texts: WindowTexts) -> str:
+    """FROM and WHERE of the rows in a frame by time, for aggregates that are no window functions elsewhere; `sql` is
+    the text of a key of a row in one place or the other."""
+    same = [f"{sql(key, ROWS_IN)} IS NOT DISTINCT FROM {sql(key, ROWS_OF)}" for key in call.window.partition]
+    bounds = None if call.window.frame is None else (call.window.frame.start, call.window.frame.end)
+    tests = [f"{ROWS_IN}.at_us <= {ROWS_OF}.at_us - {_preceding(None if bounds is None else bounds[1])}"]
+    if bounds is not None and not (bounds[0].direction == "PRECEDING" and bounds[0].offset is None):
+        tests.append(f"{ROWS_IN}.at_us >= {ROWS_OF}.at_us - {_preceding(bounds[0])}")
+    return f"FROM {texts.table} AS {ROWS_IN} WHERE {' AND '.join([*same, *tests])}"
+
+
+def _preceding(bound: ast.FrameBound | None) -> int:
+    """How long before a row a bound of a frame by RANGE is."""
+    if bound is None or bound.direction is None:
+        return 0
+    if isinstance(bound.offset, ast.Interval):
+        return bound.offset.microseconds
+    if isinstance(bound.offset, ast.Number):
+        return int(bound.offset.digits)
+    raise Untranslatable("the offset of a frame")
 
 
 def _window(partition: list[str], order: list[str], frame: str) -> str:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.apps.verify.dialect import Aggregated
-from strandline.apps.verify.over_text import WindowTexts, window_text
+from strandline.apps.verify.over_text import (
+    ROWS_IN,
+    WindowTexts,
+    rows_in_frame,
+    stage_scope,
+    value_text,
+    window_text,
+)
 from strandline.apps.verify.sql_text import sort_direction
 from strandline.core.types import BIGINT, BOOLEAN, NULL, VARCHAR
 from strandline.functions.aggregates import AggregateFunction, find_aggregate
@@ -19,9 +26,12 @@ from strandline.sql.binder.aggregates import bind_aggregate, described
 from strandline.sql.binder.expressions import Operand, Scalars, Subquery, call
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.scope import Scope
+from strandline.sql.binder.window_functions import SUMMED
 
 if TYPE_CHECKING:
     from strandline.apps.verify.translate import Translation
+
+_OF_FRAME: Final = ("first_value", "last_value", "nth_value")
 
 
 class Texts(Scalars):
@@ -57,14 +67,15 @@ class Texts(Scalars):
 
     def window_function(self, node: ast.WindowCall) -> Expression:
         call, name = node.call, node.call.name.name.lower()
-        window, _ = window_text(node, lambda key: self.dialect.sql(self.bind(key)), self.windows)
+        past = self.windows if self.windows is not None and self.windows.is_past(node) else None
+        window, _ = window_text(node, self.text, self.windows)
         function = find_aggregate(name)
         if function is None and isinstance(call.definition, UserAggregate):
             function = described(call.definition)
         if function is not None:
-            return self.aggregate(function, call, window)
-        if node.ignore_nulls and not self.dialect.ignores_nulls:
-            raise Untranslatable("IGNORE NULLS")
+            if past is None or (function.name in SUMMED and not isinstance(call.definition, UserAggregate)):
+                return self.aggregate(function, call, window)
+            return self.aggregate_of_frame(function, node, past)
         arguments = () if isinstance(call.arguments, ast.Star) else call.arguments
         values = [self.bind(argument) for argument in arguments]
         kind = values[0].type if values else BIGINT
@@ -74,8 +85,23 @@ class Texts(Scalars):
         texts = [
             text.text if number == 1 else self.dialect.sql(values[number]) for number, text in enumerate(arguments)
         ]
+        by_time = name in _OF_FRAME and (node.window.frame is None or node.window.frame.unit == "RANGE")
+        if past is not None and (by_time or (node.ignore_nulls and not self.dialect.ignores_nulls)):
+            return ColumnRef(value_text(node, texts, self.text, past), kind)
+        if node.ignore_nulls and not self.dialect.ignores_nulls:
+            raise Untranslatable("IGNORE NULLS")
         nulls = " IGNORE NULLS" if node.ignore_nulls else ""
         return ColumnRef(f"{name}({', '.join(texts)}{nulls}) OVER ({window})", kind)
+
+    def aggregate_of_frame(self, function: AggregateFunction, node: ast.WindowCall, past: WindowTexts) -> Expression:
+        """An aggregate that is no window function elsewhere, as a subquery over the rows of the frame."""
+        inside = Texts(self.translation, stage_scope(past.columns, node, ROWS_IN), self.clause, None)
+        found = inside.aggregate(function, node.call)
+        rows = rows_in_frame(node, lambda key, alias: (inside if alias == ROWS_IN else self).text(key), past)
+        return ColumnRef(f"(SELECT {self.dialect.sql(found)} {rows})", found.type)
+
+    def text(self, node: ast.Expression) -> str:
+        return self.dialect.sql(self.bind(node))
 
     def grouping(self, node: ast.FunctionCall) -> Expression:
         """GROUPING(a, b): a bit for each key, 1 where it is left out."""

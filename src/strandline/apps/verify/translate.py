@@ -210,7 +210,7 @@ class Translation:
         plan = self.name_scope.plan(rows.inner)
         stage = self.stage(rows.inner, None)
         texts = Texts(self, over_text.stage_scope(stage.body.columns, select), "SELECT", None)
-        texts.windows = over_text.WindowTexts.of(rows, stage.body, plan, self.name_scope, stage.ordered)
+        texts.windows = over_text.WindowTexts.of(rows, stage, plan, self.name_scope, self.dialect.row_id)
         outputs = output_columns(rows.outer.items, texts.scope)
         values = [texts.bind(output.node) for output in outputs]
         pairs = enumerate(zip(outputs, values, strict=True), 1)
@@ -273,6 +273,9 @@ class Translation:
                     base = stream.input if isinstance(stream, Table) else stream
                     assert isinstance(base, BaseStream), "what has no query has rows"
                     held = self.granular(granularity, lambda at: at.base(base, window))
+                    if isinstance(stream, Table):  # whose interval may be in columns of its input alone
+                        seen = [column for column, _ in stream.queried_columns]
+                        held = replace(held, columns=tuple(c for c in held.columns if c.name in seen))
                     time = RowTimes.none if granularity else row_times_of_stream(base, window)
                     return self.entry(held, shown, stream.name, span, time, base.time_column)
                 there = replace(self, name_scope=named.name_scope)

@@ -1,7 +1,8 @@
 """Windows in GROUP BY: `GROUP BY k, TUMBLE(ts, INTERVAL '1' HOUR)` with `TUMBLE_START(…)` in SELECT, as in older Flink
 and Calcite, and `GROUP BY k, window(ts, '1 hour')` with `window.start`, as in Spark.
 
-They become a window as a table function in FROM, and its columns window_start and window_end in GROUP BY.
+They become a window as a table function in FROM, and its columns window_start and window_end in GROUP BY, with
+window_time where it is asked for.
 """
 
 from __future__ import annotations
@@ -34,13 +35,15 @@ def with_group_windows(tokens: TokenStream, select: ast.Select) -> ast.Select:
         message = f"{_word(call)} in GROUP BY needs one stream without a window in FROM"
         raise _error(message, call, "Apply it to a subquery: FROM TUMBLE((SELECT …), ts, INTERVAL '1 hour').")
     window = _window_table(tokens, call, table, others)
-    bounds = tuple(_column(name, call) for name in ("window_start", "window_end"))
 
     def written_out(node: ast.Node) -> ast.Node:
         return _bound(node, call) or node
 
     parts = {name: getattr(select, name) for name in ("items", "having", "qualify")}
     changed = {name: ast.rewrite(part, written_out, into_queries=False) for name, part in parts.items()}
+    columns = [node.column for node in ast.own_nodes(tuple(changed.values())) if isinstance(node, ast.ColumnName)]
+    time = ("window_time",) if any(column.matches("window_time") for column in columns) else ()
+    bounds = (_column(name, call) for name in ("window_start", "window_end", *time))
     return replace(select, tables=(window,), group_by=(*others, *bounds), **changed)
 
 
