@@ -60,8 +60,8 @@ def operator_for(node: Node) -> Operator:
             return UnnestOperator(element, array, ordinal, outer)
         case physical.Project(outputs, _):
             return stateless.ProjectOperator(outputs)
-        case physical.TimeWindow(range_us, slide_us, _):
-            return stateless.TimeWindowOperator(range_us, slide_us)
+        case physical.TimeWindow(range_us, slide_us, _, offset_us):
+            return stateless.TimeWindowOperator(range_us, slide_us, offset_us)
         case physical.Reorder(_, "intervals"):
             return ReorderOperator()
         case physical.Reorder(source):
@@ -91,8 +91,8 @@ def operator_for(node: Node) -> Operator:
             return OverRangeOperator(partition, start_us, end_us, aggregates, physical.schema(source))
         case physical.OverRows(partition, order, ties, calls, waits, per_instant, source):
             return OverRowsOperator(partition, order, ties, calls, waits, per_instant, physical.schema(source))
-        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
-            return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _, offset_us):
+            return TopKPrefilterOperator(partition, order, limit, range_us, slide_us, offset_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
@@ -125,7 +125,8 @@ def operator_for(node: Node) -> Operator:
         case physical.SamplingRate(column, query, windows, _):
             return stateless.SamplingRateOperator(column, query, windows)
         case physical.WindowBounds():
-            return WindowBoundsOperator(node.range_us, node.slide_us, node.cumulative, node.start, node.end)
+            bounds = node.start, node.end, node.offset_us
+            return WindowBoundsOperator(node.range_us, node.slide_us, node.cumulative, *bounds)
         case physical.Split(length_us, repeats, _, by_rows):
             return SplitOperator(length_us, repeats, by_rows)
         case physical.Input() | physical.Exchange():

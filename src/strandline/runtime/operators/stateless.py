@@ -52,11 +52,11 @@ class TimeWindowOperator(Operator):
         b                     [===)
     """
 
-    def __init__(self, range_us: int | None, slide_us: int) -> None:
-        self.range_us, self.slide_us = range_us, slide_us
+    def __init__(self, range_us: int | None, slide_us: int, offset_us: int = 0) -> None:
+        self.range_us, self.slide_us, self.offset_us = range_us, slide_us, offset_us
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        start, end = window(inputs[0].start, self.range_us, self.slide_us)
+        start, end = window(inputs[0].start, self.range_us, self.slide_us, self.offset_us)
         end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the intervals that represent all of their kind
         moved = inputs[0].with_times(start, end)
         sees_all = self.range_us is None or self.slide_us <= self.range_us
