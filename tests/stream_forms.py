@@ -23,7 +23,7 @@ class Form:
     conditions: tuple[str, ...] = ()
 
 
-FORMS: Final = ("asof", "interval", "function", "function", "group", "lateral")
+FORMS: Final = ("asof", "interval", "function", "function", "group", "lateral", "windows")
 
 
 class StreamForms:
@@ -49,6 +49,8 @@ class StreamForms:
             return None
         left, right = self.dice.choice(streams), self.dice.choice(streams)
         match self.pick(*kinds):
+            case "windows":
+                return self.window_join(left, right)
             case "lateral":
                 return self.lateral(left, right)
             case "function":
@@ -169,13 +171,15 @@ class StreamForms:
         lengths = {"TUMBLE": [size], "SESSION": [size]}.get(kind, [step, size])
         keys = self.dice.sample(names, self.dice.randint(0, min(2, len(names)))) if kind == "SESSION" else []
         by = f" PARTITION BY {', '.join(keys)}" if keys else ""
+        if kind != "SESSION" and self.chance(3):
+            lengths = [*lengths, self.dice.randint(-9, 9)]  # an offset
         match self.pick("Flink", "named", "short", "short"):
             case "Flink":
                 written = [f"TABLE {source}{by}", "DESCRIPTOR(ts)", *(f"INTERVAL '{n}' MICROSECOND" for n in lengths)]
                 text = f"TABLE({kind}({', '.join(written)})) AS {alias}"
             case "named":
                 words = {"TUMBLE": ["SIZE"], "SESSION": ["GAP"], "HOP": ["SLIDE", "SIZE"], "CUMULATE": ["STEP", "SIZE"]}
-                given = [f"{word} => INTERVAL '{n} us'" for word, n in zip(words[kind], lengths, strict=True)]
+                given = [f"{word} => INTERVAL '{n} us'" for word, n in zip([*words[kind], "OFFSET"], lengths, strict=False)]
                 written = [f"DATA => TABLE {source}{by}", "TIMECOL => DESCRIPTOR(ts)", *reversed(given)]
                 text = f"TABLE({kind}({', '.join(written)})) {alias}"
             case _:
@@ -192,9 +196,11 @@ class StreamForms:
         one, two = f"INTERVAL '{step}' MICROSECOND", f"INTERVAL '{size}' MICROSECOND"
         match self.pick("TUMBLE", "HOP", "CUMULATE", "SESSION", "window", "windows", "session_window"):
             case "window":
-                call, start, end = f"window(ts, '{size} microseconds')", "window.start", "window.end"
+                call = f"window(ts, '{size} microseconds')"
+                start, end = f"{call}.start", self.pick("window.end", f"{call}.end")
             case "windows":
-                call = f"window(ts, '{size} microseconds', '{step} microseconds')"
+                offset = f", '{self.dice.randint(-9, 9)} microseconds'" if self.chance(2) else ""
+                call = f"window(ts, '{size} microseconds', '{step} microseconds'{offset})"
                 start, end = "window.start", "window.end"
             case "session_window":
                 call, start, end = f"session_window(ts, '{size} us')", "session_window.start", "session_window.end"
@@ -202,11 +208,45 @@ class StreamForms:
                 arguments = f"(ts, {one}, {two})" if kind in ("HOP", "CUMULATE") else f"(ts, {two})"
                 end = self.pick("END", "END", "ROWTIME")
                 call, start, end = f"{kind}{arguments}", f"{kind}_START{arguments}", f"{kind}_{end}{arguments}"
-        listed = f"{key} AS c1, {start} AS c2, {end} AS c3, COUNT(*) AS c4, MAX(ts) AS c5"
         having = self.pick("", "", "", f" HAVING COUNT(*) > 1 AND {start} <= MIN(ts)")
-        text = f"(SELECT {listed} FROM {stream.name} GROUP BY {key}, {call}{having}) AS {alias}"
         families = (FAMILY.get(key, "time"), "time", "time", "int", "time")
-        return Form(text, tuple(Field(f"{alias}.c{i}", family) for i, family in enumerate(families, 1)), False)
+        if self.chance(3):  # the window as a column, which is its two bounds
+            names = ["c1", "c2.start", "c2.end", "c4", "c5"]
+            by = self.pick(call, "c2", "2")
+            listed = f"{key} AS c1, {call} AS c2, COUNT(*) AS c4, MAX(ts) AS c5"
+        else:
+            names, by = [f"c{i}" for i in range(1, 6)], call
+            listed = f"{key} AS c1, {start} AS c2, {end} AS c3, COUNT(*) AS c4, MAX(ts) AS c5"
+        text = f"(SELECT {listed} FROM {stream.name} GROUP BY {key}, {by}{having}) AS {alias}"
+        fields = tuple(Field(f"{alias}.{name}", family) for name, family in zip(names, families, strict=True))
+        return Form(text, fields, False)
+
+    def window_join(self, left: Arrivals, right: Arrivals) -> Form:
+        """A stream with the finished windows, of itself or of another, in which its rows are."""
+        self.scans -= 2
+        one, two, (step, size) = self.name("t"), self.name("t"), self.lengths()
+        offset = f", INTERVAL '{self.dice.randint(-9, 9)}' MICROSECOND" if self.chance(3) else ""
+        lengths = f"INTERVAL '{step}' MICROSECOND, INTERVAL '{size}' MICROSECOND{offset}"
+        window = f"{self.pick('HOP', 'CUMULATE')}({right.name}, ts, {lengths})"
+        mine = fields_of(left, one)
+        bounds = [Field(f"{two}.window_{part}", "time") for part in ("start", "end")]
+        if self.chance(2):
+            query = f"SELECT window_start, window_end, COUNT(*) AS n, MAX(ts) AS high FROM {window} GROUP BY ALL"
+            source, theirs = f"({query}) {two}", [*bounds, Field(f"{two}.n", "int"), Field(f"{two}.high", "time")]
+        else:
+            source, theirs = f"{window} {two}", [*fields_of(right, two), *bounds]
+        tests = [
+            self.pick(f"{one}.ts >= {two}.window_start", f"{two}.window_start <= {one}.ts"),
+            self.pick(f"{one}.ts < {two}.window_end", f"{two}.window_end > {one}.ts"),
+        ]
+        fields = (*mine, *theirs)
+        match self.pick("ON", "WHERE", "LEFT", "RIGHT"):
+            case "ON":
+                return Form(f"{left.name} {one} JOIN {source} ON {' AND '.join(tests)}", fields, False)
+            case "WHERE":
+                return Form(f"{left.name} {one} CROSS JOIN {source}", fields, False, tuple(tests))
+            case word:
+                return Form(f"{left.name} {one} {word} JOIN {source} ON {' AND '.join(tests)}", fields, False)
 
     def bounds(self, earlier: str, later: str, low: int, high: int) -> list[str]:
         """That the difference of two times is within bounds, in one of many ways."""

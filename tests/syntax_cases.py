@@ -67,4 +67,6 @@ def show(node: object) -> str:
 
 def said(node: ast.Node, field: str) -> object:
     value = getattr(node, field)
+    if field == "offset" and value == 0:
+        return None
     return None if field in ("span", "clause") or value is None or value is False or value == () else value

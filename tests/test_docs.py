@@ -457,6 +457,8 @@ def tree_lines(node: object, label: str, depth: int) -> list[str]:
     plain, below = [], []
     for name in (n for cls in type(node).__mro__ for n in getattr(cls, "__slots__", ()) if n != "span"):
         value = getattr(node, name)
+        if name == "offset" and not value:
+            continue
         if isinstance(value, str | int) and not isinstance(value, bool):
             plain.append(str(value))
         else:

@@ -63,6 +63,21 @@ def test_a_filter_that_passes_nothing(database: Database) -> None:
     assert text.startswith('q1 has no result: the filter "a.k > 100" lets nothing through\n')
     assert marked(text) == ["Filter a.k > 100            0   ← here"]
     assert "Read a                    2" in text
+    assert text.endswith("In the first 2 rows, a.k was from 1 to 2. Compare its units and spelling with the data.")
+
+
+def test_a_filter_says_which_values_came_instead(database: Database) -> None:
+    database.sql("CREATE STREAM c (k VARCHAR, ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+    query = database.sql("SELECT k FROM c WHERE k = 'x'")
+    text = give(database, query, c=[("a", 0), ("b", 1), ("a", 2), (None, 3)])
+    assert "the most frequent values of c.k were 'a'" in text
+    assert "hint: No row satisfies it so far. In the" in text
+
+
+def test_the_values_are_those_of_the_filter_that_empties_the_answer(database: Database) -> None:
+    query = database.sql("SELECT count(*) AS n FROM a WINDOW(RANGE 1 SECOND) WHERE k > 1 HAVING count(*) > 5")
+    assert "a.k was 1" in give(database, query, a=[(1, 0)])
+    assert "a.k was" not in give(database, query, a=[(2, 1), (3, 2)])
 
 
 def test_a_join_without_a_pair(database: Database) -> None:
@@ -104,6 +119,7 @@ def test_another_process_can_ask(tmp_path: Path) -> None:
     assert runner.invoke(app, ["run", str(script), "--out", str(tmp_path / "out"), "--engine", "local"]).exit_code == 0
     result = runner.invoke(app, ["why", "big", "--out", str(tmp_path / "out")])
     assert result.output.startswith('big has no result: the filter "s.k > 2" lets nothing through\n')
+    assert "In the first 2 rows, s.k was from 1 to 2." in result.output
     with pytest.raises(sl.StrandlineError, match='unknown query "small"') as caught:
         runner.invoke(app, ["why", "small", "--out", str(tmp_path / "out")], catch_exceptions=False)
     assert caught.value.hint == "There are big."

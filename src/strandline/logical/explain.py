@@ -170,9 +170,10 @@ def show_outputs(outputs: logical.Outputs) -> str:
     )
 
 
-def show_window(range_us: int | None, slide_us: int) -> str:
+def show_window(range_us: int | None, slide_us: int, offset_us: int) -> str:
     slide = "" if slide_us == 1 else f" slide {show_duration(slide_us)}"
-    return f"range {'unbounded' if range_us is None else show_duration(range_us)}{slide}"
+    offset = f" offset {show_duration(offset_us)}" if offset_us else ""
+    return f"range {'unbounded' if range_us is None else show_duration(range_us)}{slide}{offset}"
 
 
 def show_rows(partition: tuple[str, ...], rows: int, slide: int) -> str:
@@ -196,9 +197,9 @@ def _show_kind(scan: logical.Scan) -> str:
     return " of changes" if scan.changes is not None else " with intervals" if scan.intervals else ""
 
 
-def show_bounds(range_us: int, slide_us: int, cumulative: bool, start: Column, end: Column) -> str:
+def show_bounds(range_us: int, slide_us: int, cumulative: bool, start: Column, end: Column, offset_us: int) -> str:
     kind = "cumulative, " if cumulative else ""
-    return f"{start.id}, {end.id} of {kind}{show_window(range_us, slide_us)}"
+    return f"{start.id}, {end.id} of {kind}{show_window(range_us, slide_us, offset_us)}"
 
 
 def show_node(plan: Plan) -> str:
@@ -207,14 +208,15 @@ def show_node(plan: Plan) -> str:
         case logical.Scan(stream, alias, columns):
             name = stream if alias == stream else f"{stream} as {alias}"
             return f"Scan {name} ({', '.join(c.name for c in columns)}){_show_kind(plan)}"
-        case logical.TimeWindow(range_us, slide_us, _):
-            return f"TimeWindow {show_window(range_us, slide_us)}"
+        case logical.TimeWindow(range_us, slide_us, _, offset_us):
+            return f"TimeWindow {show_window(range_us, slide_us, offset_us)}"
         case logical.CountWindow(partition, rows, slide, _):
             return f"CountWindow {show_rows(partition, rows, slide)}"
         case logical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {show_session(partition, gap_us)}"
         case logical.WindowBounds():
-            return f"WindowBounds {show_bounds(plan.range_us, plan.slide_us, plan.cumulative, plan.start, plan.end)}"
+            bounds = plan.range_us, plan.slide_us, plan.cumulative, plan.start, plan.end, plan.offset_us
+            return f"WindowBounds {show_bounds(*bounds)}"
         case logical.Granularity(granule_us, _):
             return f"Granularity {show_duration(granule_us)}"
         case logical.Changes(kind, _):

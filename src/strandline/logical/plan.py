@@ -53,11 +53,13 @@ class TimeWindow:
 
     At instant t the window holds the elements with T - range <= s < T, T = floor((t + 1) / slide) * slide.
     `slide_us = 1` (a chronon) is the sliding window: s <= t < s + range. Without a range elements never leave: s < T.
+    With an offset, 0 <= offset < slide, T = floor((t + 1 - offset) / slide) * slide + offset.
     """
 
     range_us: int | None
     slide_us: int
     source: Plan
+    offset_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class WindowBounds:
     T = floor((t + 1) / slide) * slide.
 
     Windows that are `cumulative` begin together for each range: [floor((T - 1) / range) * range, T). An element that is
-    valid when a window ends goes on with the bounds of that window.
+    valid when a window ends goes on with the bounds of that window. An offset moves all windows, as in TimeWindow.
     """
 
     range_us: int
@@ -104,6 +106,7 @@ class WindowBounds:
     start: Column
     end: Column
     source: Plan
+    offset_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.records import BatchRecord
 from strandline.runtime.edge_metrics import Measurements
+from strandline.runtime.kernels.refused_values import Sample
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
 
@@ -42,6 +43,11 @@ class PipelineMetrics:
         self._measured_before = self.measurements
         self._before_last = Totals(dict(self.rows_out), {}, {}, {})
 
+    def _refused(self, fragment: str, counts: OperatorCounters) -> dict[str, Sample]:
+        """The first samples of the filters that have let nothing through up to now."""
+        before = self.operators[fragment].refused if fragment in self.operators else {}
+        return {number: one for number, one in {**counts.refused, **before}.items() if not counts.passed[int(number)]}
+
     def add(self, report: BatchReport) -> None:
         """Add up what a batch brought. One that runs again was counted, so its count begins before it."""
         again = report.batch == self.last_batch
@@ -53,6 +59,7 @@ class PipelineMetrics:
             passed = map(operator.add, base.passed.get(fragment) or [0] * len(counts.passed), counts.passed)
             seconds = map(operator.add, base.seconds.get(fragment) or [0.0] * len(counts.passed), counts.seconds)
             total = replace(counts, passed=list(passed), seconds=list(seconds))
+            total.refused = self._refused(fragment, total)
             self.operators = {**self.operators, fragment: total}
         self._measured_before = self._measured_before if again else self.measurements
         self.measurements = self._measured_before.after(report.requested_metrics, report.measured)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, astuple, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, reduce
 from itertools import pairwise
 from operator import add
@@ -20,6 +20,7 @@ from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, times
 from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
+from strandline.runtime.kernels.refused_values import Sample, merge_samples
 from strandline.runtime.operators import stateless
 from strandline.runtime.operators.aggregate import IncrementalAggregateOperator
 from strandline.runtime.operators.as_changes import AsChangesOperator
@@ -60,8 +61,8 @@ def operator_for(node: Node) -> Operator:
             return UnnestOperator(element, array, ordinal, outer)
         case physical.Project(outputs, _):
             return stateless.ProjectOperator(outputs)
-        case physical.TimeWindow(range_us, slide_us, _):
-            return stateless.TimeWindowOperator(range_us, slide_us)
+        case physical.TimeWindow(range_us, slide_us, _, offset_us):
+            return stateless.TimeWindowOperator(range_us, slide_us, offset_us)
         case physical.Reorder(_, "intervals"):
             return ReorderOperator()
         case physical.Reorder(source):
@@ -91,8 +92,8 @@ def operator_for(node: Node) -> Operator:
             return OverRangeOperator(partition, start_us, end_us, aggregates, physical.schema(source))
         case physical.OverRows(partition, order, ties, calls, waits, per_instant, source):
             return OverRowsOperator(partition, order, ties, calls, waits, per_instant, physical.schema(source))
-        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
-            return TopKPrefilterOperator(partition, order, limit, range_us, slide_us)
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _, offset_us):
+            return TopKPrefilterOperator(partition, order, limit, range_us, slide_us, offset_us)
         case physical.OuterHashJoin(kind, left_keys, right_keys, condition, left, right, mark, form, structures, forms):
             schemas = physical.schema(left), physical.schema(right)
             if forms == physical.BOTH_INTERVALS:
@@ -125,7 +126,8 @@ def operator_for(node: Node) -> Operator:
         case physical.SamplingRate(column, query, windows, _):
             return stateless.SamplingRateOperator(column, query, windows)
         case physical.WindowBounds():
-            return WindowBoundsOperator(node.range_us, node.slide_us, node.cumulative, node.start, node.end)
+            bounds = node.start, node.end, node.offset_us
+            return WindowBoundsOperator(node.range_us, node.slide_us, node.cumulative, *bounds)
         case physical.Split(length_us, repeats, _, by_rows):
             return SplitOperator(length_us, repeats, by_rows)
         case physical.Input() | physical.Exchange():
@@ -185,6 +187,14 @@ class FragmentRunner:
                 found.setdefault(operator.stream, operator.unmatched)
         return found
 
+    def refused(self) -> dict[str, Sample]:
+        """What the filters have seen that let nothing through, by their numbers."""
+        return {
+            str(number): operator.refused
+            for number, operator in enumerate(self.operators)
+            if isinstance(operator, stateless.FilterOperator) and operator.refused and not self.passed[number]
+        }
+
     def restore(self, states: Sequence[State]) -> None:
         for operator, state in zip(self.operators, states, strict=True):
             operator.restore(state)
@@ -195,20 +205,36 @@ class FragmentRunner:
 
 @dataclass(slots=True)
 class OperatorCounters:
-    """Counters by operator of `FragmentRunner.operators`: elements out, elements in state, seconds of CPU."""
+    """Counters by operator of `FragmentRunner.operators`: elements out, elements in state, seconds of CPU.
+
+    `refused` has samples of what filters have seen that let nothing through, by the number of the operator.
+    """
 
     passed: list[int]
     rows: list[int]
     bytes: list[int]
     seconds: list[float]
+    refused: dict[str, Sample] = field(default_factory=dict)
 
 
 def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: OperatorCounters) -> None:
     """Add the counters of a fragment in one task to those of its other tasks."""
     if fragment in totals:
-        both = zip(astuple(totals[fragment]), astuple(counters), strict=True)
-        counters = OperatorCounters(*(list(map(add, total, more)) for total, more in both))
+        total = totals[fragment]
+        counters = OperatorCounters(
+            list(map(add, total.passed, counters.passed)),
+            list(map(add, total.rows, counters.rows)),
+            list(map(add, total.bytes, counters.bytes)),
+            list(map(add, total.seconds, counters.seconds)),
+            _merge_refused(total.refused, counters.refused),
+        )
     totals[fragment] = counters
+
+
+def _merge_refused(one: Mapping[str, Sample], two: Mapping[str, Sample]) -> dict[str, Sample]:
+    """The samples of two tasks."""
+    numbers = sorted({*one, *two})
+    return {number: merge_samples(each[number] for each in (one, two) if number in each) for number in numbers}
 
 
 @dataclass(slots=True)
@@ -237,7 +263,8 @@ class StageOutput:
         """Record the counters of a fragment; stage 0 has no state."""
         states = states or [State()] * len(runner.operators)
         rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        add_counters(self.counts, fragment.id, OperatorCounters(runner.passed, rows, sizes, runner.seconds))
+        counters = OperatorCounters(runner.passed, rows, sizes, runner.seconds, runner.refused())
+        add_counters(self.counts, fragment.id, counters)
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
         """Record the cost of reading a source, as a fragment of one operator."""

@@ -34,6 +34,11 @@ SHOWN = {
         "SELECT date_trunc('hour', ts) AS h, count(*) AS n FROM a GROUP BY date_trunc('hour', ts);",
         "write FROM a WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)",
     ),
+    "derived-windows": (
+        "SELECT a.k FROM a JOIN c ON c.ts BETWEEN a.ts AND a.ts + INTERVAL '2 days';",
+        "the windows follow from the condition: a WINDOW(RANGE",
+    ),
+    "time-zone": ("SELECT ts AT TIME ZONE 'Europe/Berlin' AS t FROM a;", "UTC"),
     "late-rows": (
         "SELECT k FROM l;",
         '1 of 2 rows of "l" came later than WITHIN allows, the latest by 11 min 11 s; WITHIN 12 MINUTES would keep all',

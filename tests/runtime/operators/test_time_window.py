@@ -29,9 +29,15 @@ def chronons(times: list[tuple[str, int]]) -> Elements:
     return [((x,), t, t + 1) for x, t in sorted(times, key=lambda pair: pair[1])]
 
 
-def windowed(source: Elements, range_us: int | None, slide_us: int = 1, slicing: Slicing = Slicing()) -> Elements:  # noqa: B008
+def windowed(
+    source: Elements,
+    range_us: int | None,
+    slide_us: int = 1,
+    slicing: Slicing = Slicing(),  # noqa: B008
+    offset_us: int = 0,
+) -> Elements:
     """The window and the reorder buffer that a plan puts behind it."""
-    moved = drive(lambda: TimeWindowOperator(range_us, slide_us), [(TEXT, source)], sliced=False)
+    moved = drive(lambda: TimeWindowOperator(range_us, slide_us, offset_us), [(TEXT, source)], sliced=False)
     moved.sort(key=lambda element: element[1])
     return drive(ReorderOperator, [(TEXT, moved)], slicing)
 
@@ -59,9 +65,17 @@ def test_without_a_range_nothing_leaves() -> None:
     assert show(windowed(line("a[5,6) b[10,11)"), None, 10)) == "a[9,∞) b[19,∞)"
 
 
-def held(source: Elements, range_us: int | None, slide_us: int, t: int) -> list[Payload]:
-    """The definition: T - range <= s < T with T = floor((t + 1) / slide) * slide; without a range s < T."""
-    last = (t + 1) // slide_us * slide_us
+def test_an_offset_moves_the_instants_at_which_the_window_hops() -> None:
+    #   slide=10 offset=3   t   2    12   22
+    rows = line("a[2,3) b[3,4) c[12,13)")
+    assert show(windowed(rows, 10, 10, offset_us=3)) == "a[2,12) b[12,22) c[12,22)"
+    assert show(windowed(rows, None, 10, offset_us=3)) == "a[2,∞) b[12,∞) c[12,∞)"
+
+
+def held(source: Elements, range_us: int | None, slide_us: int, t: int, offset_us: int = 0) -> list[Payload]:
+    """The definition: T - range <= s < T with T = floor((t + 1 - offset) / slide) * slide + offset; without a range
+    s < T."""
+    last = (t + 1 - offset_us) // slide_us * slide_us + offset_us
     return [payload for payload, s, _ in source if s < last and (range_us is None or last - range_us <= s)]
 
 
@@ -71,15 +85,17 @@ def held(source: Elements, range_us: int | None, slide_us: int, t: int) -> list[
     st.integers(1, 25) | st.none(),
     st.integers(1, 25),
     slicings(),
+    st.integers(0, 24),
 )
-@example(chronons([("a", -10), ("b", -1), ("a", 0)]), 7, 3, Slicing((-5, 0)))  # the slide does not divide the range
-@example(chronons([("a", 1)]), 1, 25, Slicing())  # never seen
+@example(chronons([("a", -10), ("b", -1), ("a", 0)]), 7, 3, Slicing((-5, 0)), 2)  # the slide does not divide the range
+@example(chronons([("a", 1)]), 1, 25, Slicing(), 0)  # never seen
 def test_window_holds_what_the_definition_says(
-    source: Elements, range_us: int | None, slide_us: int, slicing: Slicing
+    source: Elements, range_us: int | None, slide_us: int, slicing: Slicing, offset: int
 ) -> None:
-    out = windowed(source, range_us, slide_us, slicing)
+    offset_us = offset % slide_us
+    out = windowed(source, range_us, slide_us, slicing, offset_us)
     around = {s + d for _, s, _ in source for d in range(-2, (range_us or 25) + slide_us + 2)}
-    same_snapshots(out, lambda t: held(source, range_us, slide_us, t), {*edges(source), *around})
+    same_snapshots(out, lambda t: held(source, range_us, slide_us, t, offset_us), {*edges(source), *around})
 
 
 def test_a_slide_of_one_chronon_is_no_slide() -> None:

@@ -127,7 +127,7 @@ def test_the_places_of_rows(
 @settings(max_examples=examples(150))
 @given(
     st.lists(st.tuples(payloads(VARCHAR, DOUBLE, INT), st.integers(-9, 30)), max_size=20), st.integers(1, 3), ORDERS,
-    PARTITIONS, st.none() | st.integers(1, 12), st.integers(1, 6), st.data(),
+    PARTITIONS, st.none() | st.integers(1, 12), st.integers(1, 6), st.integers(0, 5), st.data(),
 )  # fmt: skip
 def test_rows_that_can_never_be_first_need_not_travel(
     rows: list[tuple[Payload, int]],
@@ -136,18 +136,19 @@ def test_rows_that_can_never_be_first_need_not_travel(
     partition: tuple[str, ...],
     length: int | None,
     slide: int,
+    moved: int,
     data: st.DataObject,
 ) -> None:
-    order = ordered_by(keys)
+    order, offset = ordered_by(keys), moved % slide
     cut = data.draw(st.integers(0, len(rows)))  # each piece is looked at alone
     kept: Elements = []
     for piece in (rows[:cut], rows[cut:]):
-        operator = TopKPrefilterOperator(partition, order, limit, length, slide)
+        operator = TopKPrefilterOperator(partition, order, limit, length, slide, offset)
         elements = [(payload, time, time + 1) for payload, time in piece]
         kept += elements_of(operator.step([batch(SCHEMA, elements)], Watermark(FOREVER)).frame)
 
     def seen(elements: Elements, t: int) -> list[Payload]:
-        last = (t + 1) // slide * slide
+        last = (t + 1 - offset) // slide * slide + offset
         held = [row for row, time, _ in elements if time < last and (length is None or time >= last - length)]
         return expected(held, NAMES, order, limit, partition)
 

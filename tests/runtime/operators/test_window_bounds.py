@@ -40,6 +40,14 @@ def test_cumulative_windows_begin_together() -> None:
     assert show(out) == "a,0,2[1,3) a,0,4[3,5) a,0,6[5,7) a,6,8[7,9)"
 
 
+def test_an_offset_moves_all_windows() -> None:
+    #   range=6 slide=2 offset=1   t   2   4   6   8
+    hops = drive(lambda: WindowBoundsOperator(6, 2, False, START, END, 1), [(TEXT, line("a[2,6)"))])
+    assert show(hops) == "a,-3,3[2,4) a,-1,5[4,6)"
+    grown = drive(lambda: WindowBoundsOperator(6, 2, True, START, END, 3), [(TEXT, line("a[2,8)"))])
+    assert show(grown) == "a,-3,3[2,4) a,3,5[4,6) a,3,7[6,8)"
+
+
 @settings(max_examples=examples(60))
 @given(
     intervals(payloads(VARCHAR)).map(lambda found: [e for e in found if e[2] < 2**62]),
@@ -47,17 +55,19 @@ def test_cumulative_windows_begin_together() -> None:
     st.integers(1, 4),
     st.booleans(),
     slicings(),
+    st.integers(0, 23),
 )
 def test_bounds_follow_the_instants(
-    source: Elements, slide: int, times: int, cumulative: bool, slicing: Slicing
+    source: Elements, slide: int, times: int, cumulative: bool, slicing: Slicing, moved: int
 ) -> None:
     length = slide * times
-    out = drive(lambda: WindowBoundsOperator(length, slide, cumulative, START, END), [(TEXT, source)], slicing)
+    offset = moved % (length if cumulative else slide)
+    out = drive(lambda: WindowBoundsOperator(length, slide, cumulative, START, END, offset), [(TEXT, source)], slicing)
     hops = range(-40, 80, slide)
 
     def expected(t: int) -> list[tuple[object, ...]]:
-        end = (t + 1) // slide * slide
-        start = (end - 1) // length * length if cumulative else end - length
+        end = (t + 1 - offset) // slide * slide + offset
+        start = (end - 1 - offset) // length * length + offset if cumulative else end - length
         return [(*payload, start, end) for payload in at(source, t)]
 
-    same_snapshots(out, expected, [*edges(source), *(hop // slide * slide - 1 for hop in hops)])  # type: ignore[arg-type]
+    same_snapshots(out, expected, [*edges(source), *(hop // slide * slide + offset % slide - 1 for hop in hops)])  # type: ignore[arg-type]

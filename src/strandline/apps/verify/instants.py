@@ -98,12 +98,12 @@ def _seen(window: ast.Window | None, granularity: ast.Duration | None, times: Ti
     match window:
         case None | ast.NowWindow() | ast.RowsWindow():
             instants = np.concatenate([times, times + 1])
-        case ast.RangeWindow(length, slide):
+        case ast.RangeWindow(length, slide, _, offset):
             step = slide.microseconds if slide else 1
-            first = times // step * step + step - 1
+            first = (times - offset) // step * step + step + offset - 1
             instants = np.concatenate([times, times + 1, first])
             if length is not None:  # else it lets go of nothing
-                last = (times + length.microseconds) // step * step + step - 1
+                last = (times + length.microseconds - offset) // step * step + step + offset - 1
                 instants = np.concatenate([instants, last])
         case ast.SessionWindow(_, gap):
             instants = np.concatenate([times, times + 1, times + gap.microseconds])

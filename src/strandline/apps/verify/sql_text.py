@@ -60,8 +60,11 @@ def sort_direction(item: ast.SortItem) -> str:
     return f" {'DESC' if item.descending else 'ASC'} NULLS {nulls}"
 
 
-def last_multiple(value: str, slide: int) -> str:
-    """The last multiple of the slide up to a value, which may be negative: % has the sign of its left side."""
+def last_multiple(value: str, slide: int, offset: int = 0) -> str:
+    """The last multiple of the slide, plus an offset, up to a value, which may be negative: % has the sign of its left
+    side."""
+    if offset:
+        return f"({last_multiple(f'({value} - {offset})', slide)} + {offset})"
     return value if slide == 1 else f"({value} - (({value} % {slide}) + {slide}) % {slide})"
 
 

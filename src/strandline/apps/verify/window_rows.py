@@ -25,8 +25,8 @@ def held_rows(table: str, columns: Schema, window: ast.Window | None, now: str, 
     match window:
         case None | ast.NowWindow():
             return f"SELECT r.* FROM {table} AS r WHERE {is_valid('r', now)}"
-        case ast.RangeWindow(length, slide):
-            last = sql_text.last_multiple(f"({now} + 1)", slide.microseconds if slide else 1)
+        case ast.RangeWindow(length, slide, _, offset):
+            last = sql_text.last_multiple(f"({now} + 1)", slide.microseconds if slide else 1, offset)
             since = "" if length is None else f"r.at_us >= {last} - {length.microseconds} AND "
             return f"SELECT r.* FROM {table} AS r WHERE {since}r.at_us < {last}"
         case ast.RowsWindow(partition, rows, slide):

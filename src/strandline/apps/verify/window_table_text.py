@@ -29,16 +29,16 @@ def window_table(translation: Translation, table: ast.WindowTable) -> FromText:
         before = replace(translation, now=f"({translation.now} - 1)")
         rows = before.table(replace(table.source, window=held))
     else:
-        window = ast.RangeWindow(table.size, table.step, span=table.span)
+        window = ast.RangeWindow(table.size, table.step, (), table.offset % step, span=table.span)
         rows = translation.table(replace(table.source, window=window))
     relation = rows.scope.relations[0]
     inner, alias = rows.sql.rpartition(" AS ")[2], translation.name("w")
     columns = [column.id.partition(".")[2] for column in relation.columns]
-    end = sql_text.last_multiple(f"({translation.now} + 1)", step)
+    end = sql_text.last_multiple(f"({translation.now} + 1)", step, table.offset % step)
     start = f"({end} - {size})"
     condition = "TRUE"
     if table.kind == "CUMULATE":
-        start = sql_text.last_multiple(f"({end} - 1)", size)
+        start = sql_text.last_multiple(f"({end} - 1)", size, table.offset)
         condition = f"{inner}.at_us >= {start}"
     if table.kind == "SESSION":
         keys = [rows.scope.column(replace(name, qualifier=None)).id for name in table.partition]
@@ -71,5 +71,6 @@ def window_changes(table: ast.WindowTable, times: Times) -> Times:
     size, step = table.size.microseconds, table.step.microseconds
     if table.kind == "SESSION":
         return np.unique(np.concatenate([times, times + size, times + size + 1]))
-    first = times // step * step + step - 1
+    offset = table.offset % step
+    first = (times - offset) // step * step + step + offset - 1
     return np.unique(np.concatenate([first + number * step for number in range(size // step + 1)]))

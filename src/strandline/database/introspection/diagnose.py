@@ -14,6 +14,7 @@ from strandline.database.introspection.statistics import OperatorStatistics, Que
 from strandline.database.introspection.text import align, count_of, shorten, show_watermark, walk_plan
 from strandline.planner.physical.graph import SOURCE, OperatorGraph
 from strandline.runtime.checkpoint.records import BatchRecords
+from strandline.runtime.kernels.refused_values import show_sample
 from strandline.runtime.pipeline import FLOW
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.watermark import SourceStatus, watermark_of
@@ -186,7 +187,9 @@ def _describe_emptying(operator: OperatorStatistics, match: str) -> str:
 
 def _remedy(counters: QueryCounters, operator: OperatorStatistics, match: str) -> str | None:
     if operator.kind == "Filter":
-        return "No row satisfies it so far. Compare its units and spelling with the data."
+        sample = counters.refused(operator.step)
+        seen = f" {show_sample(sample)}" if sample is not None and sample["columns"] else ""
+        return f"No row satisfies it so far.{seen} Compare its units and spelling with the data."
     if match == "anti":
         return "Its condition may hold for more rows than meant: compare the keys, and the window of the right side."
     if not match:

@@ -14,6 +14,7 @@ from strandline.core.temporal import SECOND
 from strandline.database.introspection.text import show_number
 from strandline.planner.physical.graph import SOURCE, OperatorGraph, build_operator_graph
 from strandline.runtime.edge_metrics import EdgeMetrics
+from strandline.runtime.kernels.refused_values import Sample
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.statistics_store import starts_of
@@ -168,6 +169,11 @@ class QueryCounters:
         return OperatorStatistics(
             step, at.fragment, at.number, at.kind, at.text, at.inputs, came, left, seconds, rows, size
         )
+
+    def refused(self, step: str) -> Sample | None:
+        """A sample of what a filter has seen, if nothing has passed it."""
+        at = self.flow.steps[step]
+        return self.counts[at.fragment].refused.get(str(at.number)) if at.fragment in self.counts else None
 
     def reading(self, stream: str) -> OperatorStatistics:
         """Reading a stream as an operator: late rows come and do not leave."""

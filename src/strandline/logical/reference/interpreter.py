@@ -79,8 +79,8 @@ class _Interpreter:
         match plan:
             case logical.Scan():
                 return [row for _, row in self._scanned(plan, t)]
-            case logical.TimeWindow(range_us, slide_us, source):
-                return [row for s in self._held(range_us, slide_us, source, t) for row in self.at(source, s)]
+            case logical.TimeWindow(source=source):
+                return [row for s in self._held(plan, t) for row in self.at(source, s)]
             case logical.CountWindow() | logical.SessionWindow():
                 return [row for _, row in self._in_rows(plan, t)]
             case logical.WindowBounds():
@@ -142,8 +142,8 @@ class _Interpreter:
         match plan:
             case logical.Scan():
                 return self._scanned(plan, t)
-            case logical.TimeWindow(range_us, slide_us, source):
-                return [(s, row) for s in self._held(range_us, slide_us, source, t) for row in self.at(source, s)]
+            case logical.TimeWindow(source=source):
+                return [(s, row) for s in self._held(plan, t) for row in self.at(source, s)]
             case logical.CountWindow() | logical.SessionWindow():
                 return self._in_rows(plan, t)
             case logical.Filter(predicate, source):
@@ -263,11 +263,11 @@ class _Interpreter:
         # Nothing is dropped here, so each row represents itself.
         return [(e.time, {c.id: 1.0 if c.name == WEIGHT else e.values[c.name] for c in scan.columns}) for e in elements]
 
-    def _held(self, range_us: int | None, slide_us: int, source: Plan, t: Instant) -> list[Instant]:
+    def _held(self, window: logical.TimeWindow, t: Instant) -> list[Instant]:
         """The instants whose elements a time window holds."""
-        last = (t + 1) // slide_us * slide_us
-        first = BEFORE_ALL if range_us is None else last - range_us
-        return [s for s in self._element_instants(source, last) if first <= s]
+        last = (t + 1 - window.offset_us) // window.slide_us * window.slide_us + window.offset_us
+        first = BEFORE_ALL if window.range_us is None else last - window.range_us
+        return [s for s in self._element_instants(window.source, last) if first <= s]
 
     def _in_rows(self, window: logical.CountWindow | logical.SessionWindow, t: Instant) -> list[tuple[Instant, Row]]:
         """The rows that a window by rows or a session holds, each with its time."""
@@ -307,8 +307,10 @@ class _Interpreter:
 
 def _bounds(plan: logical.WindowBounds, t: Instant) -> Row:
     """The bounds of the window that was finished last at an instant."""
-    end = (t + 1) // plan.slide_us * plan.slide_us
-    start = (end - 1) // plan.range_us * plan.range_us if plan.cumulative else end - plan.range_us
+    end = (t + 1 - plan.offset_us) // plan.slide_us * plan.slide_us + plan.offset_us
+    start = end - plan.range_us
+    if plan.cumulative:
+        start = (end - 1 - plan.offset_us) // plan.range_us * plan.range_us + plan.offset_us
 
     def value(column: Column, at: Instant) -> Value:
         return at if column.type.name == "BIGINT" else to_datetime(at).replace(tzinfo=None)
@@ -379,7 +381,7 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
                 return set()
             edges = {t for e in streams.get(stream, ()) for t in (e.time, e.end)}
             return edges - {FOREVER}
-        case logical.TimeWindow(range_us, slide_us, source):
+        case logical.TimeWindow(range_us, slide_us, source, offset_us):
             instants = below(source)
             length = granule(source)
             if not is_chronon_stream(source) and length is not None and instants:
@@ -388,9 +390,9 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
             edges = set(instants)
             for s in instants:
                 # Seen from the definition: s is held while T - range <= s < T, and T grows in steps of the slide.
-                edges.add(s // slide_us * slide_us + slide_us - 1)
+                edges.add((s - offset_us) // slide_us * slide_us + slide_us + offset_us - 1)
                 if range_us is not None:
-                    edges.add((s + range_us) // slide_us * slide_us + slide_us - 1)
+                    edges.add((s + range_us - offset_us) // slide_us * slide_us + slide_us + offset_us - 1)
             return edges
         case logical.CountWindow(_, rows, _, source) if not is_chronon_stream(source):
             instants, length = below(source), granule(source)
@@ -401,10 +403,10 @@ def _changes(plan: Plan, streams: RawStreams, origin: Instant | None) -> set[Ins
         case logical.SessionWindow(_, gap_us, source):
             instants = below(source)
             return instants | {t + gap_us for t in instants}
-        case logical.WindowBounds(_, slide_us, source=source):
+        case logical.WindowBounds(_, slide_us, source=source, offset_us=offset_us):
             instants = below(source)
-            last = max(instants, default=0)
-            return instants | set(range(min(instants, default=0) // slide_us * slide_us - 1, last, slide_us))
+            first, last = min(instants, default=0), max(instants, default=0)
+            return instants | set(range((first - offset_us) // slide_us * slide_us + offset_us - 1, last, slide_us))
         case logical.Granularity(granule_us, source):
             return {-(-t // granule_us) * granule_us for t in below(source)}
         case logical.Changes(_, source):

@@ -26,16 +26,20 @@ class Single:
     """All elements in shard 0."""
 
 
+PendingWindow: TypeAlias = tuple[int | None, int, int]  # range, slide and offset of a time window
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOrdered:
     """Elements are where they were read, in order of arrival; a window and then granules may still be pending."""
 
-    window: tuple[int | None, int] | None = None
+    window: PendingWindow | None = None
     granule: int | None = None
 
     def applied(self, node: Node) -> Node:
         if self.window is not None:
-            node = physical.TimeWindow(*self.window, node)
+            range_us, slide_us, offset_us = self.window
+            node = physical.TimeWindow(range_us, slide_us, node, offset_us)
         return node if self.granule is None else physical.AlignTime(self.granule, node)
 
 

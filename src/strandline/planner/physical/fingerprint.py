@@ -2,13 +2,15 @@
 
 The canonical form of a node is its tag and the canonical forms of its fields in order. Names of classes, fields and
 modules and the wording of EXPLAIN are not part of it, so they may change; a tag may not. A change of the canonical form
-itself (a field that is added, removed or moved) needs a new `FORMAT`.
+itself (a field that is added, removed or moved) needs a new `FORMAT`; a field marked UNLESS_DEFAULT may be added, since
+it is left out while it has its default.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import fields
 from datetime import date, datetime
 from decimal import Decimal
@@ -77,9 +79,17 @@ class _Digests:
     def _digest_of(self, tag: str, value: Any) -> str:
         digest = self._by_identity.get(id(value))
         if digest is None:
-            digest = _digest([tag, *(self.encode(getattr(value, field.name)) for field in fields(value))])
+            digest = _digest([tag, *map(self.encode, _identifying_values(value))])
             self._by_identity[id(value)] = digest
         return digest
+
+
+def _identifying_values(node: Any) -> Iterator[Any]:
+    """The values of the fields of a node."""
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.metadata != physical.UNLESS_DEFAULT or value != field.default:
+            yield value
 
 
 def _digest(content: list[Any]) -> str:

@@ -42,6 +42,7 @@ from strandline.planner.physical.distribution import (
     Distribution,
     HashPartitioned,
     LoweredPlan,
+    PendingWindow,
     RoundRobin,
     Single,
     SourceOrdered,
@@ -142,13 +143,13 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.Unnest(element, array, ordinal, outer, source):
             built = _build(source)
             return replace(built, node=physical.Unnest(element, array, ordinal, outer, built.node))
-        case logical.TimeWindow(range_us, slide_us, source):
+        case logical.TimeWindow(range_us, slide_us, source, offset_us):
             built = _build(source)
             if not is_chronon_stream(source):
                 length = granule(source)
                 assert length is not None and range_us is not None, "the binder admits nothing else over intervals"
                 built = _sampled(_spread(built), length, range_us // length)
-            return _window(built, range_us, slide_us)
+            return _window(built, (range_us, slide_us, offset_us))
         case logical.CountWindow(partition, rows, slide, source):
             built = _partitioned(_build(source), partition)
             if not is_chronon_stream(source):
@@ -163,7 +164,7 @@ def _build(plan: Plan) -> LoweredPlan:
         case logical.WindowBounds():
             built = _spread(_build(plan.source))
             bounds = plan.range_us, plan.slide_us, plan.cumulative, plan.start, plan.end
-            return replace(built, node=physical.WindowBounds(*bounds, built.node))
+            return replace(built, node=physical.WindowBounds(*bounds, built.node, plan.offset_us))
         case logical.Granularity(granule_us, source):
             return _granular(_build(source), granule_us)
         case logical.Changes("insert", source) if never_expires(source):
@@ -242,10 +243,11 @@ def _colocate(
     if limit is None or isinstance(built.where, Single):
         return _partitioned(built, partition)
     if isinstance(built.where, SourceOrdered) and built.where.window is not None:
-        range_us, slide_us = built.where.window
+        range_us, slide_us, offset_us = built.where.window
         # In a window that slides with every instant each row has an instant at which it alone remains.
         if range_us is None or slide_us > 1:
-            built = replace(built, node=physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node))
+            node = physical.TopKPrefilter(partition, order, limit, range_us, slide_us, built.node, offset_us)
+            built = replace(built, node=node)
             return _partitioned(built, partition)
     if partition:
         return partition_by(built, partition)
@@ -261,18 +263,19 @@ def _granular(built: LoweredPlan, granule_us: int) -> LoweredPlan:
     return replace(built, node=physical.Reorder(physical.AlignTime(granule_us, built.node)))
 
 
-def _window(built: LoweredPlan, range_us: int | None, slide_us: int) -> LoweredPlan:
+def _window(built: LoweredPlan, window: PendingWindow) -> LoweredPlan:
     if isinstance(built.where, SourceOrdered):
         # A window depends on time only, so it follows the exchange: rows travel with one timestamp instead of two.
         assert built.where == SourceOrdered(), "the binder admits a window over a chronon stream only"
-        return replace(built, where=SourceOrdered((range_us, slide_us)))
-    node: Node = physical.TimeWindow(range_us, slide_us, built.node)
+        return replace(built, where=SourceOrdered(window))
+    range_us, slide_us, offset_us = window
+    node: Node = physical.TimeWindow(range_us, slide_us, built.node, offset_us)
     return replace(built, node=physical.Reorder(node) if slide_us > 1 else node)
 
 
 def _arrivals(built: LoweredPlan) -> LoweredPlan:
     """ISTREAM of elements that never end: no interval continues another, so nothing is compared."""
-    if built.where == SourceOrdered((None, 1)):
+    if built.where == SourceOrdered((None, 1, 0)):
         return replace(built, where=SourceOrdered())  # the rows as they were read
     built = _spread(built)
     return replace(built, node=physical.InsertStream(built.node))

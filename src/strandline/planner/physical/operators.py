@@ -44,15 +44,15 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return explain.show_unnest(element.id, array, ordinal, outer)
         case physical.Project(outputs, _):
             return f"Project {explain.show_outputs(outputs)}"
-        case physical.TimeWindow(range_us, slide_us, _):
-            return f"TimeWindow {explain.show_window(range_us, slide_us)}"
+        case physical.TimeWindow(range_us, slide_us, _, offset_us):
+            return f"TimeWindow {explain.show_window(range_us, slide_us, offset_us)}"
         case physical.CountWindow(partition, rows, slide, by_value, _, form):
             ties = ", ties by value" if by_value else ""
             return f"CountWindow {explain.show_rows(partition, rows, slide)}{ties}{_show_form(form)}"
         case physical.SessionWindow(partition, gap_us, _):
             return f"SessionWindow {explain.show_session(partition, gap_us)}"
         case physical.WindowBounds():
-            bounds = node.range_us, node.slide_us, node.cumulative, node.start, node.end
+            bounds = node.range_us, node.slide_us, node.cumulative, node.start, node.end, node.offset_us
             return f"WindowBounds {explain.show_bounds(*bounds)}"
         case physical.AlignTime(granule_us, _):
             return f"AlignTime to {show_duration(granule_us)}"
@@ -69,8 +69,8 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return f"OverRange{explain.show_grouping(partition, aggregates)}{frame}"
         case physical.OverRows(partition, order, ties, calls, waits, per_instant, _):
             return f"OverRows{explain.show_over(partition, order, ties, calls, waits, per_instant)}"
-        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _):
-            window = explain.show_window(range_us, slide_us)
+        case physical.TopKPrefilter(partition, order, limit, range_us, slide_us, _, offset_us):
+            window = explain.show_window(range_us, slide_us, offset_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
         case physical.Reorder():
             return f"Reorder{_show_form(node.form)}"

@@ -7,7 +7,8 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
 from strandline.core.types import Column, Schema
@@ -20,6 +21,8 @@ from strandline.planner.compaction import StateStructure
 # as changes, once without an end, and again with its end when that is known.
 StreamForm: TypeAlias = Literal["intervals", "changes"]
 InputForms: TypeAlias = tuple[StreamForm, StreamForm]  # of the left side and the right
+# A field that came later than its node: with its default it is no part of the identity of a plan.
+UNLESS_DEFAULT: Final = MappingProxyType({"unless default": True})
 BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 
@@ -68,6 +71,7 @@ class TimeWindow:
     range_us: int | None
     slide_us: int
     source: Node
+    offset_us: int = field(default=0, metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +117,7 @@ class WindowBounds:
     start: Column
     end: Column
     source: Node
+    offset_us: int = field(default=0, metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +200,7 @@ class TopKPrefilter:
     range_us: int | None
     slide_us: int
     source: Node
+    offset_us: int = field(default=0, metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 from strandline.core.types import Column
 from strandline.functions.subexpressions import Part, Parts
@@ -18,8 +19,8 @@ EXPENSIVE_NS = 60
 def push_map_below_time_window(plan: Plan) -> Plan | None:
     """μ(ω(S)) = ω(μ(S)): how long an element is valid does not depend on what is computed from it."""
     match plan:
-        case Map(outputs, TimeWindow(range_us, slide_us, source)):
-            return TimeWindow(range_us, slide_us, Map(outputs, source))
+        case Map(outputs, TimeWindow(source=source) as window):
+            return replace(window, source=Map(outputs, source))
     return None
 
 

@@ -112,12 +112,12 @@ def pull_window_above_union(plan: Plan) -> Plan | None:
     match plan:
         case Union(columns, inputs):
             sides = [_under_window(source) for source in inputs]
-            windows = {None if side is None else (side.range_us, side.slide_us) for side in sides}
+            windows = {None if side is None else (side.range_us, side.slide_us, side.offset_us) for side in sides}
             below = tuple(side.source for side in sides if side is not None)
             if None in windows or len(windows) != 1 or not _have_same_granularity(below):
                 return None
-            [(range_us, slide_us)] = (window for window in windows if window is not None)
-            return TimeWindow(range_us, slide_us, Union(columns, below))
+            [(range_us, slide_us, offset_us)] = (window for window in windows if window is not None)
+            return TimeWindow(range_us, slide_us, Union(columns, below), offset_us)
     return None
 
 

@@ -7,10 +7,11 @@ import polars as pl
 
 from strandline.core.temporal import FOREVER
 from strandline.core.types import Column
-from strandline.logical.expressions import Expression
+from strandline.logical.expressions import Expression, columns_of
 from strandline.runtime.expressions.compile import evaluate_columns, filter_frame
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack
 from strandline.runtime.kernels.intervals import window
+from strandline.runtime.kernels.refused_values import Sample, sample_values
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.shedding.sampler import mean_sampling_rate
 
@@ -23,9 +24,14 @@ class FilterOperator(Operator):
 
     def __init__(self, predicate: Expression) -> None:
         self.predicate = predicate
+        self.refused: Sample | None = None  # of the first rows that came, if none has passed
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        return Batch(filter_frame(inputs[0].frame, self.predicate))
+        frame = inputs[0].frame
+        passed = filter_frame(frame, self.predicate)
+        if self.refused is None and frame.height and not passed.height:
+            self.refused = sample_values(frame, columns_of(self.predicate))
+        return Batch(passed)
 
 
 class ProjectOperator(Operator):
@@ -52,11 +58,11 @@ class TimeWindowOperator(Operator):
         b                     [===)
     """
 
-    def __init__(self, range_us: int | None, slide_us: int) -> None:
-        self.range_us, self.slide_us = range_us, slide_us
+    def __init__(self, range_us: int | None, slide_us: int, offset_us: int = 0) -> None:
+        self.range_us, self.slide_us, self.offset_us = range_us, slide_us, offset_us
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        start, end = window(inputs[0].start, self.range_us, self.slide_us)
+        start, end = window(inputs[0].start, self.range_us, self.slide_us, self.offset_us)
         end = np.where(inputs[0].end == FOREVER, FOREVER, end)  # one of the intervals that represent all of their kind
         moved = inputs[0].with_times(start, end)
         sees_all = self.range_us is None or self.slide_us <= self.range_us

@@ -164,14 +164,20 @@ class TopKPrefilterOperator(Operator):
     """
 
     def __init__(
-        self, partition: tuple[str, ...], order: tuple[SortKey, ...], limit: int, range_us: int | None, slide_us: int
+        self,
+        partition: tuple[str, ...],
+        order: tuple[SortKey, ...],
+        limit: int,
+        range_us: int | None,
+        slide_us: int,
+        offset_us: int = 0,
     ) -> None:
         self.partition, self.order, self.limit = partition, order, limit
-        self.range_us, self.slide_us = range_us, slide_us
+        self.range_us, self.slide_us, self.offset_us = range_us, slide_us, offset_us
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         batch = inputs[0]
-        start, end = window(batch.start, self.range_us, self.slide_us)
+        start, end = window(batch.start, self.range_us, self.slide_us, self.offset_us)
         group, _ = group_codes(batch.frame, self.partition)
         if self.range_us is not None:
             # Earlier elements expire earlier, so only those that expire together are always present together.

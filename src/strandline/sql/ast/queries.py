@@ -15,7 +15,8 @@ from strandline.sql.ast.nodes import Duration, Identifier, Node, children
 
 @dataclass(frozen=True, slots=True)
 class RangeWindow(Node):
-    """`[PARTITION BY column, …] RANGE n unit [SLIDE n unit]`; without SLIDE the window moves with every instant.
+    """`[PARTITION BY column, …] RANGE n unit [SLIDE n unit [OFFSET n unit]]`; without SLIDE the window moves with every
+    instant. `offset` are microseconds, less than the slide.
 
     No range is UNBOUNDED, also for `ROWS UNBOUNDED`. The partition changes nothing: rows leave by their own times.
     """
@@ -23,6 +24,7 @@ class RangeWindow(Node):
     range: Duration | None
     slide: Duration | None
     partition: tuple[ColumnName, ...] = ()
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,8 @@ class QueryTable(Node):
 @dataclass(frozen=True, slots=True)
 class WindowTable(Node):
     """`TUMBLE(source, time, size)`, HOP, CUMULATE or SESSION in FROM: the rows of finished windows, with window_start,
-    window_end and window_time. `step` is the slide of HOP; the `size` of SESSION is its gap."""
+    window_end and window_time. `step` is the slide of HOP; the `size` of SESSION is its gap. Windows begin `offset`
+    microseconds after multiples of their step, or of their size if they are cumulative."""
 
     kind: str
     source: StreamTable | QueryTable
@@ -90,6 +93,7 @@ class WindowTable(Node):
     step: Duration
     partition: tuple[ColumnName, ...] = ()
     alias: Identifier | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)

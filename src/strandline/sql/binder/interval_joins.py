@@ -8,6 +8,8 @@ It is as if these windows were written.
 A condition `y - x <= c` is an edge of a graph over the time columns; the shortest paths are the bounds that follow from
 all conditions together. Two streams belong together if paths in both directions are finite. The conditions are those
 of ON and WHERE that are combined by AND, and those within EXISTS and NOT EXISTS in WHERE: semi and anti joins.
+
+A stream between the bounds of finished windows has the window of these: `finished_windows.py`.
 """
 
 from __future__ import annotations
@@ -21,12 +23,13 @@ from strandline.logical.properties.instant_columns import instant_columns
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.asof_joins import conjuncts_of, time_column_of
+from strandline.sql.binder.finished_windows import FinishedWindow, WindowJoins, bound_of, find_finished_window
 from strandline.sql.binder.names import DerivedWindow, Names
 from strandline.sql.parser.literals import MAX_DURATION_US
 
-Entry: TypeAlias = ast.StreamTable | ast.QueryTable
+Entry: TypeAlias = ast.StreamTable | ast.QueryTable | ast.WindowTable
 
-_COMPARISONS: Final = ("=", "<", "<=", ">", ">=")
+_MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,25 +42,36 @@ class _Time:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """One FROM: its entries by alias with the names of their columns, the time columns among them, and the level of the
-    query around it."""
+    """One FROM: its entries by alias with the names of their columns, the time columns among them, the finished windows
+    whose bounds they have, and the level of the query around it."""
 
     names: Mapping[str, frozenset[str]]
     times: Mapping[str, _Time]
+    finished: Mapping[str, tuple[Entry, FinishedWindow]]
     outer: _Level | None
 
     def time(self, name: ast.ColumnName) -> _Time | None:
         """The entry whose time column a name means, if it means one."""
+        level, alias = self.resolve(name)
+        time = level.times.get(alias)
+        return time if time is not None and name.column.name.lower() in time.columns else None
+
+    def window(self, name: ast.ColumnName) -> tuple[Entry, FinishedWindow] | None:
+        """The entry that a name belongs to, with the windows whose bounds it has."""
+        level, alias = self.resolve(name)
+        return level.finished.get(alias)
+
+    def resolve(self, name: ast.ColumnName) -> tuple[_Level, str]:
+        """The level and the alias of the entry that a name belongs to; an empty alias if it is none or not one."""
         column = name.column.name.lower()
         if name.qualifier is not None:
             alias = name.qualifier.name.lower()
             found = [alias] if alias in self.names else []
         else:
             found = [alias for alias, columns in self.names.items() if column in columns]
-        if not found:
-            return None if self.outer is None else self.outer.time(name)
-        time = self.times.get(found[0]) if len(found) == 1 else None
-        return time if time is not None and column in time.columns else None
+        if not found and self.outer is not None:
+            return self.outer.resolve(name)
+        return self, found[0] if len(found) == 1 else ""
 
 
 class _Bounds:
@@ -66,6 +80,7 @@ class _Bounds:
     def __init__(self) -> None:
         self.times: dict[int, _Time] = {}
         self.upper: dict[tuple[int, int], float] = {}
+        self.joins = WindowJoins()
 
     def add(self, x: _Time, y: _Time, most: int) -> None:
         key = (id(x.entry), id(y.entry))
@@ -99,14 +114,22 @@ def with_derived_windows(select: ast.Select, names: Names) -> ast.Select:
     bounds = _bounds(select, names)
     if bounds is None:
         return select
-    windows = bounds.windows()
-    longer = {x: length for x, length in windows.items() if length > 1}
-    if not longer:
+    lengths = bounds.windows()
+    finished = {x: window for x, window in bounds.joins.found() if x not in lengths}
+    windows = {x: _sliding(bounds.times[x].entry, length) for x, length in lengths.items() if length > 1}
+    windows |= {x: window.over(bounds.times[x].entry) for x, window in finished.items()}
+    if not windows:
         return select
-    found = [DerivedWindow(_alias(bounds.times[x].entry), length) for x, length in windows.items()]
+    found = [DerivedWindow(_alias(bounds.times[x].entry), length) for x, length in lengths.items()]
+    for x, window in finished.items():
+        found.append(DerivedWindow(_alias(bounds.times[x].entry), window.range_us, window.slide))
     names.windows.extend(window for window in found if window not in names.windows)
-    changed: ast.Select = _with_windows(select, longer)
+    changed: ast.Select = _with_windows(select, windows)
     return changed
+
+
+def _sliding(entry: Entry, microseconds: int) -> ast.RangeWindow:
+    return ast.RangeWindow(ast.Duration(microseconds, span=entry.span), None, span=entry.span)
 
 
 # ---- conditions ------------------------------------------------------------------------------------------------------
@@ -118,7 +141,7 @@ def _bounds(select: ast.Select, names: Names) -> _Bounds | None:
         return None
     bounds = _Bounds()
     _collect(select, names, None, bounds)
-    return bounds if len(bounds.times) > 1 and bounds.upper else None
+    return bounds if (len(bounds.times) > 1 and bounds.upper) or bounds.joins.bounds else None
 
 
 def _may_bound(select: ast.Select) -> bool:
@@ -131,6 +154,8 @@ def _may_bound(select: ast.Select) -> bool:
 
 
 def _is_bare(entry: Entry) -> bool:
+    if isinstance(entry, ast.WindowTable):
+        return True
     no_window = entry.window is None and entry.granularity is None
     return no_window and (isinstance(entry, ast.QueryTable) or entry.as_of is None)
 
@@ -147,12 +172,14 @@ def _collect(select: ast.Select, names: Names, outer: _Level | None, bounds: _Bo
             case ast.Between(operand, low, high, False, symmetric=False):
                 _compare(">=", operand, low, level, bounds)
                 _compare("<=", operand, high, level, bounds)
-            case ast.Binary(operator, left, right) if operator in _COMPARISONS:
+            case ast.Binary(operator, left, right) if operator in _MIRRORED:
                 _compare(operator, left, right, level, bounds)
 
 
 def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: _Level, bounds: _Bounds) -> None:
     """Add the bound of a comparison of two times, if it is one: later - earlier + shift against 0."""
+    _compare_with_window(operator, left, right, level, bounds)
+    _compare_with_window(_MIRRORED[operator], right, left, level, bounds)
     one, two = _linear(left, level), _linear(right, level)
     if one is None or two is None:
         return
@@ -170,6 +197,20 @@ def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: 
         bounds.add(earlier, later, -shift - strict)
     if operator in (">", ">=", "="):
         bounds.add(later, earlier, shift - strict)
+
+
+def _compare_with_window(
+    operator: str, left: ast.Expression, right: ast.Expression, level: _Level, bounds: _Bounds
+) -> None:
+    """Add the bound of a time by the start or the end of a finished window, if it is one."""
+    if not isinstance(left, ast.ColumnName) or not isinstance(right, ast.ColumnName):
+        return
+    time, found = level.time(left), level.window(right)
+    if time is None or found is None or time.entry is found[0]:
+        return
+    entry, window = found
+    if (bound := bound_of(operator, right.column.name.lower(), window)) is not None:
+        bounds.joins.add(id(time.entry), id(entry), window, bound)
 
 
 _Linear: TypeAlias = tuple[dict[int, tuple[_Time, int]], int]
@@ -206,6 +247,7 @@ def _level(tables: tuple[ast.TableReference, ...], names: Names, outer: _Level |
 
     columns: dict[str, frozenset[str]] = {}
     times: dict[str, _Time] = {}
+    finished: dict[str, tuple[Entry, FinishedWindow]] = {}
     for entry, is_asof in _entries(tables):
         if id(entry) not in names.bound:  # each entry once, however deep queries are nested
             now = replace(entry, as_of=None) if isinstance(entry, ast.StreamTable) else entry
@@ -215,9 +257,11 @@ def _level(tables: tuple[ast.TableReference, ...], names: Names, outer: _Level |
         columns[alias] = frozenset(column.name.lower() for column in schema(plan))
         ids = instant_columns(plan, time_column_of(names.catalog)) if _is_bare(entry) and not is_asof else frozenset()
         instants = [c for c in schema(plan) if c.id in ids and c.type.name in ("TIMESTAMP", "BIGINT")]
-        if instants:
+        if instants and not isinstance(entry, ast.WindowTable):
             times[alias] = _Time(entry, frozenset(column.name.lower() for column in instants))
-    return _Level(columns, times, outer)
+        if _is_bare(entry) and not is_asof and (window := find_finished_window(plan)) is not None:
+            finished[alias] = entry, window
+    return _Level(columns, times, finished, outer)
 
 
 def _entries(tables: tuple[ast.TableReference, ...], is_asof: bool = False) -> Iterator[tuple[Entry, bool]]:
@@ -225,7 +269,7 @@ def _entries(tables: tuple[ast.TableReference, ...], is_asof: bool = False) -> I
     for table in tables:
         if isinstance(table, ast.Join):
             yield from _entries((table.left, table.right), is_asof or table.asof)
-        elif isinstance(table, ast.StreamTable) or (isinstance(table, ast.QueryTable) and not table.lateral):
+        elif isinstance(table, Entry) and not (isinstance(table, ast.QueryTable) and table.lateral):
             yield table, is_asof
 
 
@@ -239,19 +283,24 @@ def _conditions(tables: tuple[ast.TableReference, ...]) -> Iterator[ast.Expressi
 
 
 def _alias(entry: Entry) -> str:
-    return (entry.alias or entry.name).name if isinstance(entry, ast.StreamTable) else entry.alias.name
+    match entry:
+        case ast.StreamTable():
+            return (entry.alias or entry.name).name
+        case ast.WindowTable():
+            return entry.alias.name if entry.alias is not None else _alias(entry.source)
+        case _:
+            return entry.alias.name
 
 
-def _with_windows(tree: Any, windows: Mapping[int, int]) -> Any:
+def _with_windows(tree: Any, windows: Mapping[int, ast.RangeWindow]) -> Any:
     """The tree with windows over some entries; what does not change stays the same object."""
     if isinstance(tree, tuple):
         parts = tuple(_with_windows(part, windows) for part in tree)
         return parts if any(one is not two for one, two in zip(parts, tree, strict=True)) else tree
     if not isinstance(tree, ast.Node):
         return tree
-    if id(tree) in windows and isinstance(tree, Entry):
-        length = ast.Duration(windows[id(tree)], span=tree.span)
-        return replace(tree, window=ast.RangeWindow(length, None, span=tree.span))
+    if id(tree) in windows and isinstance(tree, ast.StreamTable | ast.QueryTable):
+        return replace(tree, window=windows[id(tree)])
     below = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
     changed = {name: _with_windows(part, windows) for name, part in below.items()}
     different = {name: part for name, part in changed.items() if part is not below[name]}

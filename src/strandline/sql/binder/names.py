@@ -25,17 +25,18 @@ from strandline.sql.binder.scope import VALIDITY
 
 @dataclass(frozen=True, slots=True)
 class DerivedWindow:
-    """A stream in FROM, and for how long the conditions keep its rows."""
+    """A stream in FROM, and for how long the conditions keep its rows; `slide` where these are the rows of windows."""
 
     name: str
     microseconds: int
+    slide: str = ""
 
     def __str__(self) -> str:
         if self.microseconds == 1:
             return f"{self.name} WINDOW(NOW)"
         whole, more = divmod(self.microseconds, SECOND)
         length = f"{whole}.{more:06} SECONDS" if whole and more == 1 else show_duration(self.microseconds)
-        return f"{self.name} WINDOW(RANGE {length})"
+        return f"{self.name} WINDOW(RANGE {length}{self.slide})"
 
 
 @dataclass(frozen=True)

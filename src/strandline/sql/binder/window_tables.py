@@ -60,9 +60,10 @@ def bind_window_table(binder: Binder, table: ast.WindowTable) -> tuple[Plan, Sco
 
 
 def _finished(table: ast.WindowTable, source: Plan, time: Column, bounds: tuple[Column, Column]) -> Plan:
-    size, step = table.size.microseconds, table.step.microseconds
+    size, step, offset = table.size.microseconds, table.step.microseconds, table.offset
     cumulative = table.kind == "CUMULATE"
-    plan: Plan = WindowBounds(size, step, cumulative, *bounds, TimeWindow(size, step, source))
+    window = TimeWindow(size, step, source, offset % step)
+    plan: Plan = WindowBounds(size, step, cumulative, *bounds, window, offset)
     if not cumulative:
         return plan
     begin = ColumnRef(bounds[0].id, bounds[0].type)

@@ -6,7 +6,7 @@ are expressions over its time column.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, TypeAlias, assert_never
 
 from strandline.core.errors import BindError, Span
@@ -38,14 +38,16 @@ def windowed(plan: Plan, window: ast.Window | None, what: str, scope: Scope) -> 
     match window:
         case ast.NowWindow():
             raise AssertionError("NOW is the identity")
-        case ast.RangeWindow(range_, slide):
+        case ast.RangeWindow(range_, slide, _, offset):
             if length is not None:
                 if range_ is None:
                     raise _unbounded_granules(what, window)
                 _check_multiple(range_, length)
                 if slide is not None:
                     _check_multiple(slide, length)
-            return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan)
+                if offset:
+                    _check_multiple(ast.Duration(offset, span=window.span), length)
+            return TimeWindow(range_.microseconds if range_ else None, slide.microseconds if slide else 1, plan, offset)
         case ast.RowsWindow(partition, rows, slide_rows):
             if length is not None and slide_rows > 1:
                 raise _uncountable_granules("a window that hops by rows", what, window)
@@ -159,11 +161,11 @@ def validity(stream: BaseStream, columns: tuple[Column, ...], table: ast.StreamT
         match table.window:
             case None | ast.NowWindow():
                 end = _later(begin, 1, table.span)
-            case ast.RangeWindow(length, slide):
+            case ast.RangeWindow(length, slide, _, offset):
                 step = slide.microseconds if slide else 1
                 if length is not None:
-                    end = _move(_later(begin, length.microseconds, table.span), step, table.span)
-                begin = _move(begin, step, table.span)
+                    end = _move(_later(begin, length.microseconds, table.span), step, offset, table.span)
+                begin = _move(begin, step, offset, table.span)
             case ast.RowsWindow(_, _, slide_rows) if slide_rows > 1:
                 return None, None
     if table.granularity is None:
@@ -187,11 +189,12 @@ def _later(at: Expression, microseconds: int, span: Span) -> Expression:
     return _call("+", at, Literal(microseconds, INTERVAL), span=span)
 
 
-def _move(at: Expression, slide: int, span: Span) -> Expression:
-    """The first instant from `at` on at which a window moves: one before a multiple of its slide."""
+def _move(at: Expression, slide: int, offset: int, span: Span) -> Expression:
+    """The first instant from `at` on at which a window moves: one before a multiple of its slide, plus its offset."""
     if slide == 1:
         return at
-    return _later(_call("date_bin", Literal(slide, INTERVAL), at, EPOCH, span=span), slide - 1, span)
+    origin = Literal(datetime(1970, 1, 1) + timedelta(microseconds=offset), TIMESTAMP) if offset else EPOCH
+    return _later(_call("date_bin", Literal(slide, INTERVAL), at, origin, span=span), slide - 1, span)
 
 
 def _up(at: Expression, granule: int, span: Span) -> Expression:

@@ -306,11 +306,7 @@ def _parse_word_operand(tokens: TokenStream) -> ast.Expression:
             return calls.parse_call(tokens, ast.Identifier(start.value, False, span=start.span))
         case "WINDOW" if tokens.peek().keyword in ("(", "."):  # Spark's window(ts, '1 hour') and window.start
             name = ast.Identifier(tokens.advance().value, False, span=start.span)
-            if tokens.sees("("):
-                return calls.parse_call(tokens, name)
-            return _parse_window_bound(tokens, name)
-        case "SESSION_WINDOW" if tokens.peek().keyword == ".":
-            return _parse_window_bound(tokens, ast.Identifier(tokens.advance().value, False, span=start.span))
+            return _parse_call_or_field(tokens, name) if tokens.sees("(") else _parse_path(tokens, name)
     if start.keyword in LIKELY_NAMES:
         raise tokens.unexpected("an expression", f'A name that is also a keyword needs quotes: "{start.value}".')
     if start.keyword in RESERVED:
@@ -319,30 +315,43 @@ def _parse_word_operand(tokens: TokenStream) -> ast.Expression:
     return _parse_named(tokens)
 
 
-def _parse_window_bound(tokens: TokenStream, name: ast.Identifier) -> ast.ColumnName:
-    """`.start` or `.end`, after `window`."""
-    tokens.expect(".")
-    part = tokens.token
-    column = ast.Identifier(part.value, span=part.span) if tokens.accept("END") else tokens.expect_name("start or end")
-    return ast.ColumnName(name, column, span=tokens.since(name))
-
-
 def _parse_named(tokens: TokenStream) -> ast.Expression:
     """A column or a call."""
     start = tokens.token
     name = tokens.expect_name("an expression")
     if tokens.sees("("):
-        return calls.parse_call(tokens, name)
+        return _parse_call_or_field(tokens, name)
+    return _parse_path(tokens, name) if tokens.sees(".") else ast.ColumnName(None, name, span=start.span)
+
+
+def _parse_call_or_field(tokens: TokenStream, name: ast.Identifier) -> ast.Expression:
+    """A call; `window(ts, '1 hour').start` is a call of window_start."""
+    call = calls.parse_call(tokens, name)
+    if not isinstance(call, ast.FunctionCall) or name.name.upper() not in ("WINDOW", "SESSION_WINDOW"):
+        return call
     if not tokens.accept("."):
-        return ast.ColumnName(None, name, span=start.span)
+        return call
+    part = _parse_field(tokens, "start or end")
+    return replace(call, name=replace(name, name=f"{name.name}_{part.name}"), span=tokens.since(call))
+
+
+def _parse_path(tokens: TokenStream, name: ast.Identifier) -> ast.ColumnName:
+    """`.column` after a name, or `.column.field`, a field of a struct."""
+    tokens.expect(".")
     if tokens.sees("*"):
-        raise tokens.error(f"{name.name}.* stands only in the SELECT list", "syntax", tokens.through(start))
-    column = tokens.expect_name("a column name")
-    while tokens.accept("."):  # a field of a struct
-        field = tokens.expect_name("a name of a field")
+        raise tokens.error(f"{name.name}.* stands only in the SELECT list", "syntax", name.span.to(tokens.token.span))
+    column = _parse_field(tokens, "a column name")
+    while tokens.accept("."):
+        field = _parse_field(tokens, "a name of a field")
         quoted = column.quoted or field.quoted
         column = ast.Identifier(f"{column.name}.{field.name}", quoted, span=column.span.to(field.span))
-    return ast.ColumnName(name, column, span=tokens.since(start))
+    return ast.ColumnName(name, column, span=tokens.since(name))
+
+
+def _parse_field(tokens: TokenStream, expected: str) -> ast.Identifier:
+    """A name after a dot, where END closes no CASE."""
+    token = tokens.token
+    return ast.Identifier(token.value, span=token.span) if tokens.accept("END") else tokens.expect_name(expected)
 
 
 def _parse_case(tokens: TokenStream) -> ast.Case:

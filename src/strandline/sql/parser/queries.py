@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from strandline.sql import ast
 from strandline.sql.lexer import RESERVED, Kind, Token
-from strandline.sql.parser import expressions, select_items, tables, unnest, windows
-from strandline.sql.parser.group_windows import with_group_windows
+from strandline.sql.parser import expressions, group_windows, select_items, tables, unnest, windows
 from strandline.sql.parser.literals import parse_row_count
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 
@@ -280,7 +280,7 @@ def _parse_clauses(tokens: TokenStream, start: Token, distinct: bool, items: tup
     items, qualify = windows.define(items, named), windows.define(qualify, named)
     span = tokens.since(start)
     select = ast.Select(distinct, items, from_tables, where, group_by, having, qualify, named, span=span)
-    return unnest.with_unnest(with_group_windows(tokens, select))
+    return unnest.with_unnest(group_windows.with_group_windows(tokens, select))
 
 
 def _parse_group_by(tokens: TokenStream, items: tuple[ast.Item, ...]) -> tuple[ast.Grouping, ...]:
@@ -339,6 +339,8 @@ def _parse_order(tokens: TokenStream, query: ast.Query) -> ast.Query:
     clause = tokens.token
     order = expressions.parse_order_by(tokens) if tokens.sees("ORDER") else ()
     order = windows.define(order, query.windows if isinstance(query, ast.Select) else ())
+    if isinstance(query, ast.Select):
+        order = tuple(replace(by, value=group_windows.moved_position(by.value, query.items)) for by in order)
     limit: int | None = None
     if tokens.accept("LIMIT"):
         limit = parse_row_count(tokens, "the number of rows")

@@ -348,9 +348,10 @@ def _parse_range_window(
         raise tokens.unsupported(f"RANGE {tokens.token.keyword}", "Give the range a length: RANGE 10 MINUTES.")
     length = None if tokens.accept("UNBOUNDED") else parse_duration(tokens, "RANGE", least=1)
     slide = parse_duration(tokens, "SLIDE", least=1) if tokens.accept("SLIDE") else None
+    offset = window_tables.parse_offset(tokens) % slide.microseconds if slide and tokens.accept("OFFSET") else 0
     if not tokens.accept(closing):
         raise tokens.unexpected(closing if slide else f"SLIDE or {closing}", _WINDOW_HINT)
-    return ast.RangeWindow(length, slide, partition, span=tokens.since(start))
+    return ast.RangeWindow(length, slide, partition, offset, span=tokens.since(start))
 
 
 def _parse_rows_window(

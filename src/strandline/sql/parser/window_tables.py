@@ -8,7 +8,7 @@ from typing import Final
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, Token
 from strandline.sql.parser import queries
-from strandline.sql.parser.literals import parse_duration
+from strandline.sql.parser.literals import parse_duration, parse_interval
 from strandline.sql.parser.token_stream import TokenStream
 
 FUNCTIONS: Final = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
@@ -25,7 +25,7 @@ HINTS: Final = {
     "CUMULATE": "Write CUMULATE(s, ts, INTERVAL '1 minute', INTERVAL '1 hour'): first the step, then the length.",
     "SESSION": "Write SESSION(s PARTITION BY k, ts, INTERVAL '5 minutes'): the gap is what ends a session.",
 }
-_OFFSET_HINT: Final = "Remove it: windows begin at multiples of their slide since 1970-01-01 00:00 UTC."
+_OFFSET_HINT: Final = "Write OFFSET => INTERVAL '6 hours': how long after multiples of their slide windows begin."
 
 
 def sees_window_table(tokens: TokenStream) -> bool:
@@ -45,6 +45,7 @@ def parse_window_table(tokens: TokenStream) -> ast.WindowTable:
     tokens.expect(",", hint=HINTS[kind])
     time = _parse_time(tokens, kind)
     lengths: dict[str, ast.Duration] = {}
+    offset: int | None = None
     while tokens.accept(","):
         if kind == "SESSION" and not partition and tokens.sees("DESCRIPTOR", "("):
             partition = _parse_descriptor(tokens)
@@ -54,8 +55,11 @@ def parse_window_table(tokens: TokenStream) -> ast.WindowTable:
         name = names[0] if names else "OFFSET"
         if tokens.peek().keyword == "=>":
             name = tokens.advance(2).keyword
-        if name in ("OFFSET", "ORIGIN"):
-            raise tokens.unsupported(f"an offset of {kind}", _OFFSET_HINT, begin.span)
+        if name == "ORIGIN":
+            raise tokens.unsupported(f"the origin of {kind}", _OFFSET_HINT, begin.span)
+        if name == "OFFSET" and offset is None and kind != "SESSION":
+            offset = parse_offset(tokens)
+            continue
         if name not in names:
             raise tokens.error(f"{kind} has no argument {name}", "syntax", begin.span, HINTS[kind])
         lengths[name] = parse_duration(tokens, f"the {name.lower()} of {kind}", least=1)
@@ -65,7 +69,13 @@ def parse_window_table(tokens: TokenStream) -> ast.WindowTable:
     if len(lengths) < len(_LENGTHS[kind]):
         missing = next(name for name in _LENGTHS[kind] if name not in lengths)
         raise tokens.error(f"{kind} lacks its {missing.lower()}", "syntax", tokens.since(start), HINTS[kind])
-    return make_window_table(tokens, kind, source, time, lengths, partition, start)
+    return make_window_table(tokens, kind, source, time, lengths, partition, start, offset or 0)
+
+
+def parse_offset(tokens: TokenStream) -> int:
+    """Microseconds by which windows begin after multiples of their slide, or before."""
+    sign = -1 if tokens.accept("-") else 1
+    return sign * parse_interval(tokens)
 
 
 def make_window_table(
@@ -76,15 +86,17 @@ def make_window_table(
     lengths: dict[str, ast.Duration],
     partition: tuple[ast.ColumnName, ...],
     start: Token | ast.Node,
+    offset: int = 0,
 ) -> ast.WindowTable:
-    """The window, whose lengths must fit."""
+    """The window, whose lengths must fit. Windows that begin whole periods later are the same ones."""
     size = lengths["GAP" if kind == "SESSION" else "SIZE"]
     step = lengths.get("SLIDE") or lengths.get("STEP") or size
     if size.microseconds % step.microseconds:
         word = "slide" if kind == "HOP" else "step"
         hint = f"Make the length a multiple of the {word}, or write s WINDOW(RANGE length SLIDE {word})."
         raise tokens.error(f"the length of {kind} is not a multiple of its {word}", "bad-duration", size.span, hint)
-    return ast.WindowTable(kind, source, time, size, step, partition, span=tokens.since(start))
+    offset %= (size if kind == "CUMULATE" else step).microseconds
+    return ast.WindowTable(kind, source, time, size, step, partition, None, offset, span=tokens.since(start))
 
 
 def _parse_source(
