@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -15,7 +15,6 @@ from random import Random
 import polars as pl
 
 from strandline.apps.verify.record import Recorded, record_table
-from strandline.connectors.tables.blocks import CEASED, ID, SINCE
 from strandline.connectors.tables.source import TableSource
 from strandline.connectors.tables.store import open_table
 from strandline.core.durable import encode_name
@@ -254,8 +253,11 @@ class MemoryTable(TableSource):
     def last_change(self) -> Instant:
         return ALWAYS
 
-    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        return self.log.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])
+    def bytes_per_row(self) -> float:
+        return 1.0
+
+    def _parts(self, start: int, end: int, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        yield self.log.slice(start, end - start).select(names)
 
 
 def run_with_tables(

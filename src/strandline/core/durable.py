@@ -79,12 +79,18 @@ def checksum_file(path: Path) -> int:
 def write_file(path: Path, data: bytes | memoryview, *, sync: bool = True) -> None:
     """Write a file so that it is there whole or not at all; with `sync` it is on disk when this returns, and so is its
     name once the directory is synced."""
+    with replacing(path) as temporary, open(temporary, "wb", buffering=0) as file:
+        write_all(file.fileno(), data)
+        if sync:
+            os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary path whose file gets the name `path` when it was written, and is removed if that failed."""
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        with open(temporary, "wb", buffering=0) as file:
-            write_all(file.fileno(), data)
-            if sync:
-                os.fsync(file.fileno())
+        yield temporary
         os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -73,8 +73,11 @@ class FrameTable(TableSource):
     def rows_left(self, position: int) -> int | None:
         return None
 
-    def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        return self.log.slice(start, end - start).select([*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED])
+    def bytes_per_row(self) -> float:
+        return 1.0
+
+    def _parts(self, start: int, end: int, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        yield self.log.slice(start, end - start).select(names)
 
 
 def run_in_memory(

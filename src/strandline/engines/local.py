@@ -21,11 +21,13 @@ from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
+from strandline.runtime.state.spill import spill
 from strandline.runtime.watermark import SourceStatus
 
 
 class LocalEngine(Engine):
-    """A thread of this process per pipeline; state is in memory."""
+    """A thread of this process per pipeline; state is in memory, the larger part of it mapped from files without a
+    name."""
 
     def __init__(self, shards: int | None) -> None:
         self.shards = shards or 1
@@ -104,6 +106,9 @@ class LocalRun:
                 states = self.states.get((stage, shard), {})
                 messages_in = messages_by_shard.get(shard, [])
                 self.states[stage, shard] = run_stage(self.physical, stage, shard, messages_in, states, output)
+                if self.pipeline.chain is not None:
+                    arrived = sum(message.table.nbytes for message in messages_in if message.table is not None)
+                    spill(self.states[stage, shard], arrived, self.pipeline.checkpoint)
                 output.close()
                 outputs.append(output)
                 for_driver += output.for_driver

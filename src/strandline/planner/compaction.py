@@ -22,6 +22,7 @@ FAN_IN = 4
 SMALLEST_TIER_ROWS = 4096
 # Merging happens in memory, and state may be larger than memory: segments of this size are left as they are.
 LARGEST_MERGE_ROWS = 2_000_000
+LARGEST_MERGE_BYTES = 96 * 2**20
 # A probe by key alone is judged by its first pairs: if fewer than one of FEW_VALID is valid, the rest is looked up by
 # key and time.
 TRIAL_PAIRS = 2**16
@@ -43,29 +44,34 @@ def _tier(rows: int, smallest: int = SMALLEST_TIER_ROWS) -> int:
     return max(0, (max(rows, 1) // smallest).bit_length() // 2)
 
 
-def merge_window(rows: Sequence[int]) -> slice | None:
-    """The neighbours that are due to be merged, if any.
+def largest_merge(rows: int, size: int) -> int:
+    """How many rows may be merged at once, of a log with so many rows and bytes."""
+    return min(LARGEST_MERGE_ROWS, LARGEST_MERGE_BYTES * rows // max(size, 1))
+
+
+def merge_window(rows: Sequence[int], largest: int | None = None) -> slice | None:
+    """The neighbours that are due to be merged, if any; `largest` is how many rows may be merged at once.
 
     A merged segment stays below a third of all rows: rows leave with their whole segment, so one huge segment would
     retain expired rows.
     """
-    total = sum(rows)
+    total, most = sum(rows), LARGEST_MERGE_ROWS if largest is None else largest
     for end in range(len(rows), FAN_IN - 1, -1):
         group = rows[end - FAN_IN : end]
-        if sum(group) > LARGEST_MERGE_ROWS:
+        if sum(group) > most:
             continue
         if len({_tier(r) for r in group}) == 1 and (sum(group) * 3 <= total or _tier(max(group)) == 0):
             return slice(end - FAN_IN, end)
     return None
 
 
-def merge_window_of_versions(rows: Sequence[int]) -> slice | None:
+def merge_window_of_versions(rows: Sequence[int], largest: int) -> slice | None:
     """The same for a log whose rows leave by being replaced: a batch may change a single row of a large state, so the
     smallest tier is one row, and a segment belongs to the tier of the largest one after it."""
     tiers = list(accumulate((_tier(r, 1) for r in reversed(rows)), max))[::-1]
     for end in range(len(rows), FAN_IN - 1, -1):
         group = slice(end - FAN_IN, end)
-        if sum(rows[group]) <= LARGEST_MERGE_ROWS and len(set(tiers[group])) == 1:
+        if sum(rows[group]) <= largest and len(set(tiers[group])) == 1:
             return group
     return None
 

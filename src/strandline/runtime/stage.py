@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, reduce
@@ -154,8 +155,21 @@ class FragmentRunner:
         self._steps, self._root = _wiring(root)
         self._watch = watch
         self.operators = [operator_for(node) for node, _ in self._steps]
+        self._release_early()
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
+
+    def _release_early(self) -> None:
+        """Let joins take what a table has always had as it comes, instead of as one slice; of one side at most."""
+        used = Counter(source for _, sources in self._steps for source in sources)
+        for (_, sources), operator in zip(self._steps, self.operators, strict=True):
+            join = operator.join if isinstance(operator, LookupJoinOperator) else operator
+            if not isinstance(join, ChangesHashJoinOperator):
+                continue
+            for side, source in reversed(list(enumerate(sources))):
+                below = self.operators[source] if isinstance(source, int) else None
+                if isinstance(below, ReorderChangesOperator) and used[source] == 1 and join.early is None:
+                    below.releases_early, join.early = True, side
 
     def step(self, inputs: Mapping[str, Batch], watermark: Watermark) -> Batch:
         """The output up to the watermark; inputs by port."""

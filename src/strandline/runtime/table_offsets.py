@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from strandline.connectors.tables.source import TableSource
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 
 if TYPE_CHECKING:
     from strandline.runtime.offsets import SourceOffset
+
+BATCH_BYTES: Final = 64 * 2**20  # of the log: a batch of wide rows, of which there are several copies, is not too large
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class TableOffsets:
         else:
             reach, promise = self.source.promise(max(promised, reached))
             base = before.base if before.base >= 0 else reach
+        max_rows = min(max_rows, max(1, int(BATCH_BYTES / self.source.bytes_per_row())))
         at = max(before.at, min(reach, before.at + max_rows))
         whole = at >= reach
         seal = before.seal or self.source.seal(at)

@@ -30,8 +30,8 @@ from table_model import (
     text,
 )
 
+from strandline.connectors.tables import chunks, groups, images, key_index
 from strandline.connectors.tables import content as table_content
-from strandline.connectors.tables import groups, images
 from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.statements import (
     Assignments,
@@ -141,8 +141,12 @@ def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_random_statements_and_restarts_are_those_of_the_model(
     seed: int, key: tuple[str, ...], required: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Small files and chunks: restarts meet several of each, and joined ones.
-    monkeypatch.setattr(table_log, "SEGMENT_BYTES", 8_000)
+    # Small files and chunks: restarts meet several of each, and joined ones; those of odd seeds are mapped.
+    monkeypatch.setattr(table_log, "SEGMENT_BYTES", 400 if seed % 2 else 8_000)
+    if seed % 2:
+        monkeypatch.setattr(chunks, "MAPPED_BYTES", 400)
+        monkeypatch.setattr(key_index, "_FEWEST_BITS", 3)
+        monkeypatch.setattr(key_index, "_MAPPED_BITS", 4)
     monkeypatch.setattr(table_content, "CHUNK_ROWS", 8)
     monkeypatch.setattr(images, "FEWEST_CHANGES", 5)
     draw, clock = Random(f"{seed} {key}"), Hand()

@@ -37,7 +37,7 @@ def contents(frame: pl.DataFrame) -> Counter[tuple[int, int]]:
 def test_what_counts_is_what_was_not_taken_out(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     dice = Random(seed)
     if seed % 2:  # segments that are never merged
-        monkeypatch.setattr(cancelling_log, "merge_window_of_versions", lambda _: None)
+        monkeypatch.setattr(cancelling_log, "merge_window_of_versions", lambda *_: None)
         monkeypatch.setattr(cancelling_log, "largest_windows", lambda _: ())
     log, alive = CancellingLog(["k"]), list[tuple[int, int]]()
     for step in range(60):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.planner import compaction
-from strandline.runtime.state import keyed_log, segments
+from strandline.runtime.state import keyed_log
 from strandline.runtime.state.keyed_log import KeyedLog
 from support import examples
 
@@ -41,7 +41,6 @@ def test_the_newest_rows_of_a_key_count(largest: int, cost: int, steps: list[dic
     """Also where segments may not be merged beyond a few rows, and where all rows are read instead of some."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compaction, "LARGEST_MERGE_ROWS", largest)
-        patch.setattr(segments, "LARGEST_MERGE_ROWS", largest)
         patch.setattr(keyed_log, "LOOK_UP_COST", cost)
         log, expected = KeyedLog(KEY, KINDS), dict[Key, list[int]]()
         for step in steps:

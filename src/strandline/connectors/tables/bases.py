@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Final
 
@@ -19,22 +20,28 @@ import pyarrow as pa
 from strandline.connectors.tables import blocks
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, Block, BlockFacts
 from strandline.connectors.tables.content import TableContent, stack_rows
-from strandline.connectors.tables.log import segment_path, segment_starts
+from strandline.connectors.tables.log import LogReader, segment_path, segment_starts
 from strandline.connectors.tables.segment import LogSegment
 from strandline.core.durable import sync_directory, write_file
 from strandline.core.errors import damaged
 from strandline.core.temporal import OPEN
-from strandline.runtime.kernels.batch import UNTIL, times
+from strandline.runtime.kernels.batch import UNTIL
 
 _BASE: Final = re.compile(r"(\d{15})\.base")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableBase:
     """The content at a position, and the block that has it."""
 
     block: Block
-    rows: pl.DataFrame
+    mapped: pa.Table
+
+    @cached_property
+    def rows(self) -> pl.DataFrame:
+        rows = pl.from_arrow(self.mapped)
+        assert isinstance(rows, pl.DataFrame), "a table becomes a frame"
+        return rows
 
 
 def base_path(directory: Path, position: int) -> Path:
@@ -53,9 +60,7 @@ def read_base(directory: Path, position: int, schema: pa.Schema) -> TableBase:
     if block is None or block.start != position:
         raise damaged(path)
     batches = file.rows_between(position, position + block.rows, schema)
-    rows = pl.from_arrow(pa.Table.from_batches(batches, schema))
-    assert isinstance(rows, pl.DataFrame), "a table becomes a frame"
-    return TableBase(block, rows)
+    return TableBase(block, pa.Table.from_batches(batches, schema))
 
 
 def write_base(
@@ -79,28 +84,30 @@ def remove_before(directory: Path, first: int) -> None:
             segment_path(directory, start).unlink(missing_ok=True)
 
 
-def load_content(
-    content: TableContent, base: TableBase | None, log: Iterable[pl.DataFrame], first: int, reach: int
-) -> None:
+def load_content(content: TableContent, base: TableBase | None, reader: LogReader, first: int, reach: int) -> None:
     """Fill an empty content with a base and the log after it."""
-    frames = list(log)
-    base_ids = base.rows.get_column(ID).to_numpy() if base is not None else np.zeros(0, np.int64)
+    base_rows = [] if base is None else base.mapped.to_batches()
+    base_ids = np.concatenate([np.zeros(0, np.int64), *(batch.column(ID).to_numpy() for batch in base_rows)])
     base_live, live = np.ones(len(base_ids), np.bool_), np.ones(reach - first, np.bool_)
     position = first
-    for frame in frames:
-        ends = times(frame, UNTIL) != OPEN
-        ids = frame.get_column(ID).to_numpy()[ends]
-        live[position - first : position - first + frame.height] &= ~ends
+    for batch in reader.batches(first, reach):
+        ends = batch.column(UNTIL).to_numpy() != OPEN
+        ids = batch.column(ID).to_numpy()[ends]
+        live[position - first : position - first + batch.num_rows] &= ~ends
         live[ids[ids >= first] - first] = False
         base_live[np.searchsorted(base_ids, ids[ids < first])] = False
-        position += frame.height
-    if base is not None:
-        content.load(base.rows, base_live, base_ids)
+        position += batch.num_rows
+    content.reserve(int(np.count_nonzero(base_live)) + int(np.count_nonzero(live)))
+    begin = 0
+    for batch in base_rows:
+        part = slice(begin, begin + batch.num_rows)
+        content.load(batch, base_live[part], base_ids[part])
+        begin = part.stop
     position = first
-    for frame in frames:
-        ids = np.arange(position, position + frame.height)
-        content.load(frame, live[ids - first], ids)
-        position += frame.height
+    for batch in reader.batches(first, reach):
+        ids = np.arange(position, position + batch.num_rows)
+        content.load(batch, live[ids - first], ids)
+        position += batch.num_rows
 
 
 def live_rows(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:

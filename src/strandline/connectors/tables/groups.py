@@ -106,7 +106,10 @@ class CommitGroup:
         """Write the changes of the group; on disk when this returns."""
         if self._stamped or self.marks or self.feed is not None:
             rows = join_log_rows(self._stamped) if self._stamped else self._no_rows()
-            self.log.append(rows, BlockFacts(self.last, tuple(self.marks), self.feed))
+            start = self.log.reach
+            mapped = self.log.append(rows, BlockFacts(self.last, tuple(self.marks), self.feed))
+            if mapped is not None:
+                self.content.map_rows(mapped, start)
         ended = [part.changes.deleted.get_column(ID).to_numpy() for part in self._stamped]
         self.content.tidy(np.concatenate([np.zeros(0, np.int64), *ended]))
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from strandline.core.mapped import mapped_zeros
 from strandline.runtime.kernels.batch import Index
 from strandline.runtime.kernels.compiled import compiled
 from strandline.runtime.kernels.hashing import Hashes
@@ -14,23 +16,31 @@ from strandline.runtime.kernels.hashing import Hashes
 _FREE: Final = -1
 _GONE: Final = -2
 _FEWEST_BITS: Final = 10
+_MAPPED_BITS: Final = 21  # a table of so many, 32 MB, is mapped
+_MOVED_AT_ONCE: Final = 2**20
 
 
 class KeyIndex:
     """Hash table with open addressing: ids by hash. Different keys may have one hash, so that a hash may have several
     ids; whether the keys are equal is for the caller to compare.
 
-    Work is proportional to what is added, removed and looked for; the table doubles when two thirds of it are used.
+    Work is proportional to what is added, removed and looked for; the table doubles when two thirds of it are used. A
+    large one is mapped from files without a name in `directory`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self._allocate(_FEWEST_BITS)
 
     def add(self, hashes: Hashes, ids: Index) -> None:
-        if 3 * (self._used + len(ids)) > 2 * len(self._ids):
-            self._grow(len(ids))
+        self.reserve(len(ids))
         self._used += add_entries(hashes, ids, self._hashes, self._ids, self._shift)
         self._count += len(ids)
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many more entries."""
+        if 3 * (self._used + more) > 2 * len(self._ids):
+            self._grow(more)
 
     def remove(self, hashes: Hashes, ids: Index) -> None:
         """Remove entries that are there."""
@@ -46,19 +56,28 @@ class KeyIndex:
         return self._count
 
     def _allocate(self, bits: int) -> None:
+        self._hashes: npt.NDArray[np.uint64]
+        self._ids: npt.NDArray[np.int64]
+        if bits < _MAPPED_BITS:
+            self._hashes, self._ids = np.zeros(1 << bits, np.uint64), np.zeros(1 << bits, np.int64)
+        else:
+            self._hashes = mapped_zeros(self.directory, 1 << bits, np.uint64)
+            self._ids = mapped_zeros(self.directory, 1 << bits, np.int64)
+        self._ids[:] = _FREE
         self._shift = np.uint64(64 - bits)
-        self._hashes: npt.NDArray[np.uint64] = np.zeros(1 << bits, np.uint64)
-        self._ids: npt.NDArray[np.int64] = np.full(1 << bits, _FREE, np.int64)
         self._used = 0  # places that are not free, also those of removed entries
         self._count = 0
 
     def _grow(self, more: int) -> None:
-        there = self._ids >= 0
-        hashes, ids = self._hashes[there], self._ids[there]
-        bits = max(_FEWEST_BITS, int(np.ceil(np.log2(2 * (len(ids) + more)))))
+        hashes, ids, count = self._hashes, self._ids, self._count
+        bits = max(_FEWEST_BITS, int(np.ceil(np.log2(2 * (count + more)))))
         self._allocate(bits)
-        self._used = add_entries(hashes, ids, self._hashes, self._ids, self._shift)
-        self._count = len(ids)
+        for begin in range(0, len(ids), _MOVED_AT_ONCE):  # in the order of the hashes: place after place
+            block = slice(begin, begin + _MOVED_AT_ONCE)
+            there = ids[block] >= 0
+            entries = hashes[block][there], ids[block][there]
+            self._used += add_entries(*entries, self._hashes, self._ids, self._shift)
+        self._count = count
 
 
 @compiled("i8(u8[::1], i8[::1], u8[::1], i8[::1], u8)", on_demand=True, writes=(2, 3))

@@ -79,6 +79,15 @@ class LogReader:
             if batches:
                 yield _stack_batches(batches, columns)
 
+    def batches(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
+        """The same rows as mapped columns, block by block; those of many small blocks are copied together."""
+        for segment in self._covering(start, end) if start < end else ():
+            batches = segment.rows_between(start, end, self.schema)
+            if len(batches) < FEWEST_JOINED:
+                yield from batches
+            else:
+                yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+
     def gather(self, ids: Index, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Columns of the rows at some positions, which ascend, file by file; files without one are not looked at."""
         if not len(ids):
@@ -167,6 +176,7 @@ class TableLog:
         self.reach = 0
         self.last: Instant = BEFORE_ALL
         self.reserved: Instant = BEFORE_ALL
+        self.bytes = 0  # of the rows that are retained
         self.first = 0  # position of the base that the retained log begins with
         self.digest = first_digest(identity)
         self._head = HeadFile(directory / HEAD)
@@ -215,6 +225,7 @@ class TableLog:
                 if not continues or (block.end > head.reach and not segment.is_intact(block)):
                     break
                 retained.append(block)
+                self.bytes += block.size
                 self.reach, self.digest, self.last = block.end, block.digest, block.facts.last
                 self._size = block.file_end
                 is_head = (self.reach, start, self._size) == (head.reach, head.segment, head.size)
@@ -235,9 +246,9 @@ class TableLog:
             raise damaged(path, self._head.path)
         os.truncate(path, self._size)
 
-    def append(self, frame: pl.DataFrame, facts: BlockFacts) -> None:
+    def append(self, frame: pl.DataFrame, facts: BlockFacts) -> pa.RecordBatch | None:
         """Append a block; it is on disk, and so is the head, when this returns. After a failure the log is as it
-        was."""
+        was. Returns the rows as they are mapped, where they alone would fill a file."""
         if self._file is None or self._is_broken:
             raise OSError("the log is closed")
         body = blocks.encode_rows(frame, self.schema)
@@ -254,9 +265,22 @@ class TableLog:
             self.reach, self.digest, self.last, self._size = before
             self._undo()
             raise
+        self.bytes += body.size
         self._recent.append((frame, facts))
+        mapped = self._map(before[3] + len(parts[0]), body.size) if body.size >= SEGMENT_BYTES else None
         if self._size >= SEGMENT_BYTES:
             self._end_segment()
+        return mapped
+
+    def _map(self, offset: int, size: int) -> pa.RecordBatch | None:
+        """The rows that were just written at an offset of the file, whose digest this process has computed; None if
+        they cannot be mapped, since they are on disk all the same."""
+        try:
+            file = pa.memory_map(str(segment_path(self.directory, self._segment)))
+            file.seek(offset)
+            return pa.ipc.read_record_batch(file.read_buffer(size), self.schema)
+        except OSError:
+            return None
 
     @property
     def begins_file(self) -> bool:
@@ -304,6 +328,7 @@ class TableLog:
         except BaseException:
             self.first = before
             raise
+        self.bytes = self.bytes * (self.reach - first) // max(self.reach - before, 1)
 
     def _write_head(self) -> None:
         values = (self.reach, self.digest, self._segment, self._size, self.last, self.reserved, self.first)

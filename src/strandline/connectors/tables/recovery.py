@@ -40,7 +40,7 @@ def recover_table(table: Table, directory: Path, schema: pa.Schema, content: Tab
     facts = join_facts(past) if past else None
     # What this reader compares with its digests now need not be compared when the past is read.
     reader = LogReader(directory, schema)
-    load_content(content, base, reader.read(log.first, log.reach), log.first, log.reach)
+    load_content(content, base, reader, log.first, log.reach)
     since = _last_given(base, reader, log)
     remove_before(directory, log.first)
     images.remove_images(directory, log.first, log.reach)

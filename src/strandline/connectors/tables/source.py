@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
 from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
 from strandline.logical.catalog import BaseStream, StreamStatistics
-from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Times, keep, stack, times
 
 
 class TableSource(Source):
@@ -49,6 +49,10 @@ class TableSource(Source):
 
     def log_end(self) -> int:
         return find_open_table(self.path).reach
+
+    def bytes_per_row(self) -> float:
+        """About how many bytes of the log a change takes."""
+        return find_open_table(self.path).bytes_per_row
 
     def last_change(self) -> Instant:
         """When the last change takes effect."""
@@ -112,29 +116,33 @@ class TableSource(Source):
     def _inserted(self, start: int, end: int, until: int, columns: frozenset[str]) -> tuple[pl.DataFrame, Times]:
         """The insertions between two positions, and when each has ended up to a later position, for a query that begins
         there; `OPEN` if it has not."""
-        changes = self._read(start, end, columns)
-        inserted = changes.filter(pl.col(UNTIL) == OPEN)
-        ends = self._read(start, until, frozenset()).filter(pl.col(UNTIL) != OPEN)
-        ids, ended_ids = _ids(inserted), _ids(ends)
+        inserted = self._read(start, end, columns)
+        inserted = keep(inserted, times(inserted, UNTIL) == OPEN)
+        ids = _ids(inserted)
         ended = np.full(inserted.height, OPEN, np.int64)
-        if len(ids):
+        # Part by part: the log up to the later position may be much longer than what is asked for.
+        for part in self._parts(start, until if len(ids) else start, [ID, UNTIL, CEASED]):
+            ends = keep(part, times(part, UNTIL) != OPEN)
+            ended_ids = _ids(ends)
             places = np.minimum(np.searchsorted(ids, ended_ids), len(ids) - 1)
             mine = ids[places] == ended_ids
             ended[places[mine]] = times(ends, CEASED)[mine]
         return inserted, ended
 
     def _read(self, start: int, end: int, columns: frozenset[str]) -> pl.DataFrame:
-        """The changes between two positions: some columns of the payload, and what the log says of each. Where the log
-        has lost its beginning, its base stands for it, each position for a share of the rows."""
+        """The changes between two positions: some columns of the payload, and what the log says of each."""
         names = [*sorted(columns), ID, FROM, UNTIL, SINCE, CEASED]
-        parts: list[pl.DataFrame] = []
+        return stack(list(self._parts(start, end, names)) or [self._nothing.select(names)])
+
+    def _parts(self, start: int, end: int, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        """Columns of the changes between two positions, file by file. Where the log has lost its beginning, its base
+        stands for it, each position for a share of the rows."""
         if start < self._first:
             assert self._base is not None, "what comes before the log is in a base"
             height = self._base.height
             begin, stop = height * start // self._first, height * min(end, self._first) // self._first
-            parts.append(self._base.slice(begin, stop - begin).select(names))
-        parts += [part.select(names) for part in self.reader.read(max(start, self._first), end)]
-        return pl.concat(parts, rechunk=True) if parts else self._nothing.select(names)
+            yield self._base.slice(begin, stop - begin).select(names)
+        yield from self.reader.read(max(start, self._first), end, names)
 
     @cached_property
     def _first(self) -> int:

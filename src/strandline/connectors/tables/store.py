@@ -63,7 +63,7 @@ class TableStore:
         self.users = 1
         self.log_schema = blocks.log_schema(table.columns)
         self._payload = payload_schema(table)
-        self._content = TableContent(self._payload, _identity_columns(table))
+        self._content = TableContent(self._payload, _identity_columns(table), self.directory)
         self._bound: Instant | None = None  # of the changes of an active feed with times of its own
         self.feed_status: FeedStatus | None = None  # which its feeder reports
         self._queue: list[CommitRequest | _Turn] = []
@@ -94,6 +94,11 @@ class TableStore:
     def reach(self) -> int:
         """Position after the last durable change."""
         return self._reach
+
+    @property
+    def bytes_per_row(self) -> float:
+        """About how many bytes of the log a change takes."""
+        return max(self._log.bytes / max(self._log.reach - self._log.first, 1), 1.0)
 
     @property
     def row_count(self) -> int:

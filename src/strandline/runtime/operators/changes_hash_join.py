@@ -9,11 +9,12 @@ from typing import Literal, TypeAlias
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.physical.plan import InputForms, SideStructures
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Times, keep, stack, times, without
+from strandline.runtime.kernels.changes import drop_replaced
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.kernels.intervals import intersect
 from strandline.runtime.operators.base import Watermark
@@ -43,6 +44,9 @@ class ChangesHashJoinOperator(HashJoinOperator):
     A pair changes where one of its two elements begins or ends: of a side in the form of changes that comes with the
     slice, of the other it is found by its end. If each element of a side ends before the watermark (rows without a
     window), all ends are known: this is the look-up join, and nothing of that side is kept.
+
+    The elements of a table that were there `ALWAYS` come before the first slice, in as many parts as their source makes
+    (`early` is their side): nothing of the other side has come, and they are stored.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class ChangesHashJoinOperator(HashJoinOperator):
         self.due = (SortedLog(UNTIL), SortedLog(UNTIL))
         self.logs = {**self.logs, "left due": self.due[0], "right due": self.due[1]}
         self.slice = _Slice(BEFORE_ALL, BEFORE_ALL)
+        self.early: int | None = None
 
     def _logs(self, left: Schema, right: Schema, structures: SideStructures) -> tuple[HashedLog, HashedLog]:
         logs = [
@@ -70,6 +75,27 @@ class ChangesHashJoinOperator(HashJoinOperator):
         return logs[0], logs[1]
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
+        if self.early is None or not self.watermark <= ALWAYS < watermark.time:
+            return self._step(inputs, watermark)
+        # The first slice, as two: that of the elements which are there always, and the rest.
+        parts = [self._first_part(side, batch) for side, batch in enumerate(inputs)]
+        always = self._step([Batch(first) for first, _ in parts], Watermark(ALWAYS + 1))
+        others = self._step([Batch(rest) for _, rest in parts], watermark)
+        if not len(always):
+            return others
+        frame = stack([always.frame, others.frame])
+        again = (np.arange(frame.height) >= len(always)) & (times(frame, FROM) <= ALWAYS)
+        return Batch(drop_replaced(frame, [column.id for column in self.output], again))
+
+    def _first_part(self, side: int, batch: Batch) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """The elements of a slice that begin before all times, and the rest: also the ends of elements that came
+        early."""
+        first = batch.start <= ALWAYS
+        if side == self.early:
+            first &= batch.end == OPEN
+        return keep(batch.frame, first), keep(batch.frame, ~first)
+
+    def _step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, until = self.watermark, max(watermark.time, self.watermark)
         self.watermark, self.slice = until, _Slice(before, until)
         hashed = [with_hashes(batch.frame, keys) for batch, keys in zip(inputs, self.keys, strict=True)]

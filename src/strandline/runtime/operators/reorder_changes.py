@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant
+from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, is_sorted, pick, stack, times, with_series
 from strandline.runtime.kernels.changes import drop_replaced
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
@@ -25,9 +25,14 @@ class ReorderChangesOperator(Operator):
         in    +a(1)  +b(2)  -a(3)            up to 3    a [1, …   b [2, …      up to 4    a [1, 3)
 
     An element that has not ended when everything ends comes from the source with the end `FOREVER`.
+
+    What a table had before the query began is there `ALWAYS`, before everything else. A join takes it as it comes
+    (`releases_early`), whatever the watermark: it may be more than fits in memory as one slice. What ends one of these
+    elements is a change of its own then, also in the same slice.
     """
 
     def __init__(self, schema: Schema) -> None:
+        self.releases_early = False
         self.columns = [column.id for column in schema]
         self.watermark: Instant = BEFORE_ALL
         self.waiting = SortedLog(CHANGED)
@@ -38,11 +43,15 @@ class ReorderChangesOperator(Operator):
         frame = inputs[0].frame
         start, end = times(frame, FROM), times(frame, UNTIL)
         changed = np.where(end == OPEN, start, end)
-        arrived = frame.with_columns(pl.Series(CHANGED, changed)).sort(CHANGED, maintain_order=True)
-        due = arrived.height if self.watermark == FOREVER else int((changed < self.watermark).sum())
+        arrived = with_series(frame, pl.Series(CHANGED, changed))
+        if not is_sorted(changed):
+            arrived = arrived.sort(CHANGED, maintain_order=True)
+        due_before = max(self.watermark, ALWAYS + 1) if self.releases_early else self.watermark
+        due = arrived.height if self.watermark == FOREVER else int((changed < due_before).sum())
         released = [*self.waiting.take_before(self.watermark), arrived.head(due)]
         self.waiting.append(arrived.slice(due))
-        out = pl.concat([part.select(frame.columns) for part in released], rechunk=True)
+        out = stack([pick(part, frame.columns) for part in released if part.height] or [frame.head(0)])
         # What begins and ends within the slice comes once. An element that began earlier is not among the open ones.
-        ended = (times(out, UNTIL) != OPEN) & (times(out, FROM) >= before)
+        first = max(before, ALWAYS + 1) if self.releases_early else before
+        ended = (times(out, UNTIL) != OPEN) & (times(out, FROM) >= first)
         return Batch(drop_replaced(out, self.columns, ended))

@@ -36,6 +36,7 @@ from strandline.runtime.state.segments import (
     hash_table,
     hashed_segment,
     largest_windows,
+    merge_limit,
     probe_segment,
 )
 
@@ -61,10 +62,11 @@ class CancellingLog(HashedLog):
         """Add elements with their signs and hashes, sorted by hash. Those that end by `after` are dropped."""
         cancels = int((signs(frame) < 0).sum())
         self._add(frame, hashes, after, cancels=cancels, obsolete=2 * cancels, **facts)
-        while (window := merge_window_of_versions([s.rows for s in self.segments])) is not None:
+        largest = merge_limit(self.segments)
+        while (window := merge_window_of_versions([s.rows for s in self.segments], largest)) is not None:
             self._merge(window, after)
         if 2 * sum(s.facts["obsolete"] for s in self.segments) > sum(s.rows for s in self.segments):
-            for window in largest_windows([s.rows for s in self.segments]):
+            for window in largest_windows(self.segments):
                 self._merge(window, after)
             self.segments = [segment.with_facts(obsolete=0) for segment in self.segments]
 

@@ -13,7 +13,7 @@ from strandline.runtime.kernels.batch import Index, gather, keep, pick, stack
 from strandline.runtime.kernels.grouping import group_codes
 from strandline.runtime.kernels.hashing import Hashes, hash_rows, same_payloads
 from strandline.runtime.kernels.probing import matches
-from strandline.runtime.state.segments import PAIRS_AT_ONCE, Segment, hash_table, largest_windows
+from strandline.runtime.state.segments import PAIRS_AT_ONCE, Segment, hash_table, largest_windows, merge_limit
 
 GONE = "@gone"
 
@@ -87,7 +87,8 @@ class KeyedLog:
         frame = stack([_marked(new), _marked(gone, True)]) if gone.height else _marked(new)
         if frame.height:
             self.segments.append(Segment.of(frame, obsolete=old.height + gone.height))
-        while (window := merge_window_of_versions([segment.rows for segment in self.segments])) is not None:
+        largest = merge_limit(self.segments)
+        while (window := merge_window_of_versions([segment.rows for segment in self.segments], largest)) is not None:
             self._merge(window)
         if 2 * sum(segment.facts["obsolete"] for segment in self.segments) > sum(s.rows for s in self.segments):
             self._compact()
@@ -108,7 +109,7 @@ class KeyedLog:
 
     def _compact(self) -> None:
         """Merge all segments, as far as they may be merged in memory."""
-        for window in largest_windows([segment.rows for segment in self.segments]):
+        for window in largest_windows(self.segments):
             self._merge(window)
         self.segments = [segment.with_facts(obsolete=0) for segment in self.segments]
 

@@ -18,9 +18,9 @@ import polars as pl
 from strandline.core.temporal import Instant
 from strandline.planner.compaction import (
     FEW_VALID,
-    LARGEST_MERGE_ROWS,
     TRIAL_PAIRS,
     StateStructure,
+    largest_merge,
     merge_window,
     segments_to_clean,
 )
@@ -62,6 +62,8 @@ class StateRows:
     checksum: int = 0
     _derived: dict[str, Any] = field(default_factory=dict)
 
+    is_new: bool = True  # in memory as they were computed, and perhaps a part of much more
+
     @property
     def frame(self) -> pl.DataFrame:
         if self._frame is None:
@@ -78,7 +80,7 @@ class StateRows:
 
     def release(self, load: Callable[[], pl.DataFrame]) -> None:
         """Release the rows in memory; they can be loaded again."""
-        self._frame, self._load = None, load
+        self._frame, self._load, self.is_new = None, load, False
         self._derived = {}
 
 
@@ -135,7 +137,8 @@ class SortedLog:
         if not frame.height:
             return
         self.segments.append(self._run(frame))
-        while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments])) is not None:
+        largest = merge_limit(self.segments)
+        while (window := merge_window([s.rows - s.facts["consumed"] for s in self.segments], largest)) is not None:
             self._merge(window)
 
     def take_before(self, until: Instant) -> list[pl.DataFrame]:
@@ -235,7 +238,8 @@ class HashedLog:
     def append(self, frame: pl.DataFrame, hashes: Hashes, after: Instant, **facts: int) -> None:
         """Add elements with their hashes, sorted by hash. Those that end by `after` are dropped."""
         self._add(frame, hashes, after, **facts)
-        while (window := merge_window([s.rows for s in self.segments])) is not None:
+        largest = merge_limit(self.segments)
+        while (window := merge_window([s.rows for s in self.segments], largest)) is not None:
             self._merge(window, after)
         if self.structure == "calendar":
             self._clean(after)
@@ -309,7 +313,7 @@ class FoldedLog(HashedLog):
 
     def _compact(self, after: Instant) -> None:
         """Merge all segments, as far as they may be merged in memory."""
-        for window in largest_windows([segment.rows for segment in self.segments]):
+        for window in largest_windows(self.segments):
             self._merge(window, after)
         self.segments = [segment.with_facts(replaced=0) for segment in self.segments]
 
@@ -325,12 +329,18 @@ class FoldedLog(HashedLog):
         return hashed_segment(with_series(gather(frame, first), *largest), replaced=replaced)
 
 
-def largest_windows(rows: Sequence[int]) -> Iterator[slice]:
+def merge_limit(segments: Sequence[Segment]) -> int:
+    """How many rows of a log may be merged at once."""
+    return largest_merge(sum(s.rows for s in segments), sum(s.stored.size for s in segments))
+
+
+def largest_windows(segments: Sequence[Segment]) -> Iterator[slice]:
     """Neighbours that may be merged in memory, the newest first."""
+    rows, largest = [segment.rows for segment in segments], merge_limit(segments)
     end = len(rows)
     while end > 0:
         begin, total = end - 1, rows[end - 1]
-        while begin > 0 and total + rows[begin - 1] <= LARGEST_MERGE_ROWS:
+        while begin > 0 and total + rows[begin - 1] <= largest:
             begin -= 1
             total += rows[begin]
         if end - begin > 1:

@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from strandline.core import durable
 from strandline.core.errors import damaged
+from strandline.core.mapped import write_table
 from strandline.runtime.exchange import to_table
 from strandline.runtime.state.segments import Segment, State, StateRows, States
 
@@ -108,15 +109,11 @@ class StateStore:
         return Segment(opened, entry["facts"])
 
     def _write_rows(self, rows: StateRows, name: str) -> None:
-        table = to_table(rows.frame)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table, max_chunksize=max(table.num_rows, 1))
-        buffer = sink.getvalue()
-        durable.write_file(self.directory / name, memoryview(buffer), sync=False)
-        rows.name, rows.size, rows.checksum = name, buffer.size, zlib.crc32(buffer)
         # From now on the file is the rows: state may be larger than the memory of a worker.
-        path, checksum = self.directory / name, rows.checksum
+        path = self.directory / name
+        with durable.replacing(path) as temporary:
+            rows.size, checksum = write_table(to_table(rows.frame), temporary)
+        rows.name, rows.checksum = name, checksum
         rows.release(lambda: _open(path, checksum))
         _opened[str(path), checksum] = rows
 
