@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import pairwise
+from time import monotonic
 
 import numpy as np
 import polars as pl
@@ -21,6 +23,7 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Mask, Times, is
 from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.offsets import InputSplit
 from strandline.runtime.operators.base import Watermark
+from strandline.runtime.split_times import SplitTimes
 from strandline.runtime.stage import StageOutput
 from strandline.runtime.watermark import SourceStatus, watermark_of
 from strandline.shedding.sampler import drop, with_counts, with_setting
@@ -32,12 +35,13 @@ def ingest(
     split: InputSplit,
     before: Mapping[str, SourceStatus],
     out: StageOutput,
+    split_times: SplitTimes | None = None,
 ) -> SourceStatus:
     """Read an input split and send its rows to every shard; returns the source status of this task.
 
     Which rows are late depends on the order of arrival and nothing else: a row is late if it is older than the latest
     row before it in its partition by more than the declared disorder. The same rows are late whatever the batches,
-    splits and order of partitions.
+    splits and order of partitions. Through `split_times` the tasks of a batch report their latest times to each other.
     """
     stream = source.stream
     if isinstance(source, TableSource):
@@ -47,12 +51,17 @@ def ingest(
     if sampling_rates or status.rate_history:
         status = replace(status, rate_history=with_setting(status.rate_history, status.high, sampling_rates))
     source_partitions = source.partitions(split.end)
+    fragments, columns = _readers(pipeline, stream.name)
+    began = cpu_seconds()
+    chunks: Iterable[Chunk] = source.read(split.start, split.end, columns) if split.start < split.end else ()
+    latest_before = BEFORE_ALL
+    if stream.time_column is not None and source_partitions is None and split.after.split_points:
+        chunks, latest_before = _read_beside(source, split, chunks, split_times)
     if split.start > split.begin:
         # The first split continues the totals; others start at zero and inherit only the times.
         high = status.high
         if source_partitions is None:
-            before_it = split.after.arrived if stream.time_column is None else source.latest(split.begin, split.start)
-            high = max(high, before_it)
+            high = max(high, split.after.arrived if stream.time_column is None else latest_before)
         status = SourceStatus(stream.name, high=high, partitions=status.partitions, rate_history=status.rate_history)
     if source_partitions is not None:
         partitions = {name: status.partitions.get(name, BEFORE_ALL) for name in source_partitions}
@@ -60,24 +69,39 @@ def ingest(
             status, partitions=partitions, resting=tuple(name for name, is_idle in source_partitions.items() if is_idle)
         )
     floor = _floor(pipeline, stream.name, before)
-    fragments, columns = _readers(pipeline, stream.name)
     out.profiler = EdgeProfiler(split.after.requested_metrics)
-    if split.start < split.end:
+    for chunk in chunks:
+        out.count_reading(stream.name, chunk.rows.height, cpu_seconds() - began)
+        status = replace(status, read=status.read + chunk.count, high=max(status.high, chunk.reached))
+        if chunk.rejected.height:
+            out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
+            status = replace(status, rejected=status.rejected + chunk.rejected.height)
+        if chunk.rows.height:
+            if stream.time_column is None:  # then rows have the time of their batch, which is part of the offsets
+                arrived = pl.lit(split.after.arrived, pl.Int64).alias(FROM)
+                chunk = replace(chunk, rows=chunk.rows.with_columns(arrived))
+            status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
+        floor = max(floor, chunk.promise)
         began = cpu_seconds()
-        for chunk in source.read(split.start, split.end, columns):
-            out.count_reading(stream.name, chunk.rows.height, cpu_seconds() - began)
-            status = replace(status, read=status.read + chunk.count, high=max(status.high, chunk.reached))
-            if chunk.rejected.height:
-                out.for_driver.append(Message("rejected", stream.name, DRIVER, table=to_table(chunk.rejected)))
-                status = replace(status, rejected=status.rejected + chunk.rejected.height)
-            if chunk.rows.height:
-                if stream.time_column is None:  # then rows have the time of their batch, which is part of the offsets
-                    arrived = pl.lit(split.after.arrived, pl.Int64).alias(FROM)
-                    chunk = replace(chunk, rows=chunk.rows.with_columns(arrived))
-                status = _accept(stream, chunk, status, floor, fragments, dict(sampling_rates), out)
-            floor = max(floor, chunk.promise)
-            began = cpu_seconds()
     return _report(pipeline, _advance_watermark(status, stream, floor, split), split, out)
+
+
+def _read_beside(
+    source: Source, split: InputSplit, chunks: Iterable[Chunk], split_times: SplitTimes | None
+) -> tuple[Iterable[Chunk], Instant]:
+    """The chunks of a split that is one of several, and the latest time in the splits before it."""
+    points = [split.begin, *split.after.split_points, split.after.at]
+    earlier = [(start, end) for start, end in pairwise(points) if end <= split.start]
+    if split_times is None or not source.latest_by_reading(split.begin, split.after.at):
+        return chunks, source.latest(split.begin, split.start) if earlier else BEFORE_ALL
+    began = monotonic()
+    chunks = list(chunks)
+    split_times.report(split.number, max((chunk.latest for chunk in chunks), default=BEFORE_ALL))
+    patience, highs = monotonic() - began, [BEFORE_ALL]
+    for number, (start, end) in enumerate(earlier, split.number - len(earlier)):
+        reported = split_times.wait_for(number, patience)
+        highs.append(source.latest(start, end) if reported is None else reported)
+    return chunks, max(highs)
 
 
 def _readers(pipeline: Pipeline, stream: str) -> tuple[list[Fragment], frozenset[str]]:

@@ -115,13 +115,15 @@ def checksum_of(body: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class InputSplit:
-    """Input split: what one task reads of a source, from `start` to `end`, of a batch from `begin` to an offset."""
+    """Input split: what one task reads of a source, from `start` to `end`, of a batch from `begin` to an offset.
+    `number` is that of the task; the splits of a source follow each other."""
 
     stream: str
     begin: int
     start: int
     end: int
     after: SourceOffset
+    number: int = 0
 
 
 def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset]) -> list[InputSplit]:
@@ -130,7 +132,7 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
     for stream, end in after.items():
         begin = before[stream].at
         for start, stop in pairwise([begin, *end.split_points, end.at]):
-            splits.append(InputSplit(stream, begin, start, stop, end))
+            splits.append(InputSplit(stream, begin, start, stop, end, len(splits)))
     return splits
 
 
@@ -155,7 +157,7 @@ class OffsetPlanner:
         self.subscriptions = subscriptions or Subscriptions()
         self.announcements = announcements or Announcements(())
         self.batch_rows = batch_rows
-        self.tasks_per_source = max(1, tasks // max(1, len(sources)))
+        self.tasks = tasks
         self._last_row_times = dict.fromkeys(sources, time.monotonic())
         self.tables = {name: TableOffsets(s) for name, s in sources.items() if isinstance(s, TableSource)}
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
@@ -194,8 +196,7 @@ class OffsetPlanner:
         if self.shedding_controller is not None:
             sampling_rates = self.shedding_controller.decide(time.monotonic())
             after = {n: replace(p, sampling_rates=sampling_rates.get(n, ())) for n, p in after.items()}
-        # A source without new rows has one empty split.
-        after = {n: replace(p, split_points=()) if p.at == before[n].at else p for n, p in after.items()}
+        after = self._split(before, after)
         requested_metrics = self.subscriptions.requested_metrics()
         return {
             name: replace(position, requested_metrics=requested_metrics, announced=announced)
@@ -227,6 +228,21 @@ class OffsetPlanner:
             after |= {name: before[name] for name in self.tables}
         return {name: after[name] for name in self.sources}
 
+    def _split(self, before: Mapping[str, SourceOffset], after: SourceOffsets) -> SourceOffsets:
+        """The offsets with split points: sources share the tasks by their rows. One without new rows has one split."""
+        read = {
+            name: (source, before[name].at, after[name].at)
+            for name, source in self.sources.items()
+            if name not in self.tables and source.brings_rows(before[name].at, after[name].at)
+        }
+        rows = {name: source.count_rows(start, end) for name, (source, start, end) in read.items()}
+        every = max(1, sum(rows.values()))
+        points = {
+            name: source.split_points(start, end, max(1, round(self.tasks * rows[name] / every)))
+            for name, (source, start, end) in read.items()
+        }
+        return {name: replace(offset, split_points=points.get(name, ())) for name, offset in after.items()}
+
     def _reached(self) -> Instant:
         """The watermark of the streams after the batch before, of the query that is ahead of the others."""
         if not self.tables or self.metrics is None or not self.metrics.statuses:
@@ -246,17 +262,16 @@ class OffsetPlanner:
             return before
         max_rows = self.batch_rows if self.shedding_controller is None else int(self.shedding_controller.max_rows(name))
         at, ended = source.advance(before.at, max_rows)
-        split_points = source.split_points(before.at, at, self.tasks_per_source) if at > before.at else ()
         seal = source.seal(at) if at > before.at else before.seal
         if source.stream.time_column is None:
-            after = replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
+            after = replace(before, at=at, idle=False, ended=ended, seal=seal)
             return self._by_arrival(before, after, changed)
         seconds = time.monotonic()
         if source.brings_rows(before.at, at):
             self._last_row_times[name] = seconds
-            return replace(before, at=at, idle=False, ended=ended, split_points=split_points, seal=seal)
+            return replace(before, at=at, idle=False, ended=ended, seal=seal)
         if at > before.at:
-            return replace(before, at=at, ended=ended, split_points=(), seal=seal)
+            return replace(before, at=at, ended=ended, seal=seal)
         idle_after_us = source.stream.idle_after_us
         idle = (
             idle_after_us is not None and not ended and seconds - self._last_row_times[name] >= idle_after_us / SECOND

@@ -19,6 +19,7 @@ from damaged_files import COLUMNS, KINDS, ROWS, balanced, csv_bytes, damage, jso
 import strandline as sl
 from strandline.connectors.sources.files import planning, records
 from strandline.connectors.sources.files.content import FileFormat
+from strandline.connectors.sources.files.planning import FileOptions
 from strandline.connectors.sources.files.records import split
 from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.sources.json_lines import conform_lines
@@ -137,25 +138,27 @@ def test_whether_a_line_is_accepted_depends_on_that_line_alone() -> None:
 
 def test_records_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     chance = random.Random(3)
+    stream = BaseStream("s", (), ConnectorCall("file"), None)
     for _ in range(1_500):
-        data = b"".join(
-            chance.choice((b"a", b"bb", b",", b",", b"\n", b"\n", b"\r", b"\r\n", b'"', b'"', b'""')) for _ in range(40)
-        )
+        field_end = chance.choice((b",", b";"))
+        pieces = (b"a", b"bb", b",", field_end, b"\n", b"\n", b"\r", b"\r\n", b'"', b'"', b'""')
+        data = b"".join(chance.choice(pieces) for _ in range(40))
         longest = chance.choice((3, 10, 1_000))
         monkeypatch.setattr(records, "QUOTED_SPAN", chance.choice((6, 2**20)))
-        for quotes in (True, False):
-            whole = split(data, quotes, longest, final=True)
+        for delimiter in (field_end.decode(), None):
+            whole = split(data, delimiter, longest, final=True)
             assert whole.end == len(data)
             block = chance.choice((1, 2, 7, 30))
-            facts = FileUnit("f", row=1, kind="csv" if quotes else "json")
-            units = list(planning._scan(io.BytesIO(data), facts, FileFormat(), longest, True, block))
+            facts = FileUnit("f", row=1, kind="json" if delimiter is None else "csv")
+            options = FileOptions(stream, max_line=longest, delimiter=delimiter or ",")
+            units = list(planning._scan(io.BytesIO(data), facts, FileFormat(), options, True, block))
             assert [unit.begin for unit in units[1:]] == [unit.end for unit in units[:-1]]
             assert [unit.row for unit in units[1:]] == [unit.row + unit.rows for unit in units[:-1]]
             assert units[-1].end == len(data) and sum(unit.rows for unit in units) == len(whole)
             ends = [0]
             for unit in units:
                 part = data[unit.begin : unit.end]
-                inner = split(part, quotes, longest, final=True)
+                inner = split(part, delimiter, longest, final=True)
                 if unit.problem is None:
                     ends += (inner.ends + unit.begin).tolist()
                 else:

@@ -182,6 +182,7 @@ def test_several_tasks_read_whole_partitions(broker: Broker, monkeypatch: pytest
         and found.split_points(0, 4, 3) == (1, 3)
     )
     assert found.split_points(0, 4, 50) == (1, 3), "a handful of rows is no task"
+    assert found.count_rows(0, 4) == 100
     found.close()
 
 

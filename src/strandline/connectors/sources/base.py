@@ -24,6 +24,7 @@ from strandline.core.notices import Notice
 from strandline.core.security.allow import Allow, Reach, secrets_in
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.logical.catalog import BaseStream, ConnectorCall, SourceSchema, StreamStatistics
+from strandline.runtime.kernels.batch import FROM, times
 
 REJECT_SCHEMA = {"place": pl.String(), "row": pl.Int64(), "reason": pl.String(), "content": pl.String()}
 
@@ -56,6 +57,11 @@ class Chunk:
     def count(self) -> int:
         """Number of rows and bad units of the chunk."""
         return self.rows.height + self.rejected.height if self.read is None else self.read
+
+    @property
+    def latest(self) -> Instant:
+        """The latest time of its rows, and of those that count as if they had come."""
+        return max(self.reached, int(times(self.rows, FROM).max(initial=BEFORE_ALL)))
 
 
 class Source(ABC):
@@ -137,6 +143,15 @@ class Source(ABC):
     def latest(self, start: int, end: int) -> Instant:
         """Latest time of a well-formed row between two positions; called only where there are split points."""
         raise AssertionError(f"{type(self).__name__} has no split points")
+
+    def latest_by_reading(self, start: int, end: int) -> bool:
+        """True if `latest` parses everything between two positions: then the tasks of a batch report their latest
+        times to each other (`runtime/split_times.py`), and it is called only for those that do not."""
+        return False
+
+    def count_rows(self, start: int, end: int) -> int:
+        """About how many rows lie between two positions, on the driver."""
+        return end - start
 
     def partitions(self, end: int) -> Mapping[str, bool] | None:
         """Partitions of the source in the batch that ends at a position, and whether each is idle, so that the

@@ -26,7 +26,7 @@ from strandline.connectors.sources.files.checks import check_columns, missing_ke
 from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
 from strandline.connectors.sources.files.inference import infer_schema
-from strandline.connectors.sources.files.parallel import in_parallel
+from strandline.connectors.sources.files.parallel import cores, in_parallel
 from strandline.connectors.sources.files.planning import FileOptions
 from strandline.connectors.sources.files.records import too_long
 from strandline.connectors.sources.files.statistics import file_statistics
@@ -212,15 +212,19 @@ class FileSource(Source):
         planned = self._rows[-1] - self._rows[min(position, len(self._rows) - 1)]
         return planned + tracker.bytes_left // ROW_BYTES_GUESS
 
+    def count_rows(self, start: int, end: int) -> int:
+        return self._rows[min(end, len(self._rows) - 1)] - self._rows[min(start, len(self._rows) - 1)]
+
     def brings_rows(self, start: int, end: int) -> bool:
-        return self._rows[min(end, len(self._rows) - 1)] > self._rows[min(start, len(self._rows) - 1)]
+        return self.count_rows(start, end) > 0
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
         units = self.log.units[start:end]
-        if not all(unit is None or unit.is_divisible for unit in units):
+        # Changes of a key are in one order, and only its values tell whether a row is a change.
+        if self.stream.changes is not None or not all(unit is None or unit.is_divisible for unit in units):
             return ()
-        rows = [0 if unit is None else unit.rows for unit in units]
-        return split_evenly(rows, start, end, tasks, TASK_ROWS)
+        work = [0 if unit is None else max(unit.rows, unit.text_bytes // ROW_BYTES_GUESS) for unit in units]
+        return split_evenly(work, start, end, tasks, TASK_ROWS)
 
     # On a worker: reading it.
 
@@ -233,19 +237,30 @@ class FileSource(Source):
     def read(self, start: int, end: int, columns: frozenset[str]) -> Iterator[Chunk]:
         units = self._shared().between(start, end)
         if all(unit.is_seekable_text for unit in units):
-            # Which rows are late depends on all before them: one task reads them, and parses units side by side.
-            for chunks in in_parallel(lambda unit: list(self._read_unit(unit, columns)), units):
+            for chunks in in_parallel(lambda unit: list(self._read_unit(unit, columns)), units, self._threads):
                 yield from chunks
         else:
             for unit in units:
                 yield from self._read_unit(unit, columns)
 
+    @property
+    def _threads(self) -> int:
+        """Threads that parse units side by side: as many as Polars has, which is one in a worker of Spark, where tasks
+        share the reading. Changes are read by one task."""
+        return pl.thread_pool_size() if self.stream.changes is None else cores()
+
     def latest(self, start: int, end: int) -> Instant:
         highs = [BEFORE_ALL]
         for unit in self._shared().between(start, end):
-            if unit.problem is None:
+            if unit.kind == "parquet" and unit.problem is None:
                 highs.append(self._latest_of(self._path_of_parquet(unit), unit))
+            elif unit.problem is None:
+                highs += [chunk.latest for chunk in self._read_unit(unit, frozenset())]
         return max(highs)
+
+    def latest_by_reading(self, start: int, end: int) -> bool:
+        # Whether a line of text is a row depends on all of its fields.
+        return any(unit.is_seekable_text and unit.problem is None for unit in self._shared().between(start, end))
 
     def _latest_of(self, path: str, unit: FileUnit) -> Instant:
         """Latest usable time of a row group, whatever else is wrong with it. All its other columns convert for sure, so

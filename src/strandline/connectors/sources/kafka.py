@@ -217,8 +217,13 @@ class KafkaSource(Source):
         return tuple(sorted(silent)) if len(silent) < len(after) else last.resting
 
     def split_points(self, start: int, end: int, tasks: int) -> tuple[int, ...]:
-        rows = [reading.end - reading.begin for reading in self.log.readings(start, end)]
-        return split_evenly(rows, start, end, tasks, TASK_ROWS)
+        return split_evenly(self._rows_between(start, end), start, end, tasks, TASK_ROWS)
+
+    def count_rows(self, start: int, end: int) -> int:
+        return sum(self._rows_between(start, end))
+
+    def _rows_between(self, start: int, end: int) -> list[int]:
+        return [reading.end - reading.begin for reading in self.log.readings(start, end)]
 
     def brings_rows(self, start: int, end: int) -> bool:
         return bool(self.log.readings(start, end))

@@ -102,8 +102,11 @@ class NexmarkSource(ClockedSource):
             return ()  # by another column the rows have no order
         if not all(converts_always(polars_type(kinds[name][0]), kind) for name, kind in self.stream.columns):
             return ()
-        tasks = min(tasks, (end - start) * PER_EPOCH[self.kind] // EPOCH // PIECE_ROWS)
+        tasks = min(tasks, self.count_rows(start, end) // PIECE_ROWS)
         return tuple(start + (end - start) * task // tasks for task in range(1, tasks))
+
+    def count_rows(self, start: int, end: int) -> int:
+        return (end - start) * PER_EPOCH[self.kind] // EPOCH
 
     def latest(self, start: int, end: int) -> Instant:
         # The last events hold a whole group and an epoch: all before are older.

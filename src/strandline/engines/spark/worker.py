@@ -31,6 +31,7 @@ from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.exchange import DRIVER, Message, decode, encode
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import PipelineOffset, plan_splits
+from strandline.runtime.split_times import SplitTimes
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
@@ -91,7 +92,7 @@ def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mappin
         source.check_seal(position.at, position.seal)
         # Batches are numbered by offsets, so that a replayed batch names its result files alike.
         out = job.open_output(after.batch, 0, number)
-        ingest(job.pipeline, source, split, _statuses(job, after), out)
+        ingest(job.pipeline, source, split, _statuses(job, after), out, _split_times(job, after.batch))
         out.close()
         return _rows(job, out, after.batch, stage=0, own=0)
 
@@ -162,14 +163,23 @@ def _rows(job: Job, out: StageOutput, batch: int, stage: int, own: int) -> pa.Re
 
 
 def _spools(job: Job, batch: int, stage: int, sender: int) -> Path:
-    """The directory of a sender's spool files, without those that no replay can read.
+    """The directory of a sender's spool files."""
+    return _exchanged(job, f"{stage}-{sender}", batch)
+
+
+def _split_times(job: Job, batch: int) -> SplitTimes:
+    return SplitTimes(_exchanged(job, "latest", batch), batch)
+
+
+def _exchanged(job: Job, name: str, batch: int) -> Path:
+    """A directory of files that tasks leave for others, without those that no replay can read.
 
     Spark repeats at most the current batch, so the files of the batch before the last are removed.
     """
-    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / f"{stage}-{sender}"
+    directory = Path(job.checkpoint) / EXCHANGE / str(job.epoch) / name
     if directory.is_dir():
-        for name in os.listdir(directory):
-            number = name.lstrip(".").split("-")[0]
+        for file in os.listdir(directory):
+            number = file.lstrip(".").split("-")[0]
             if number.isdigit() and int(number) < batch - 1:
-                (directory / name).unlink(missing_ok=True)
+                (directory / file).unlink(missing_ok=True)
     return directory

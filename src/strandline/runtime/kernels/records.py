@@ -13,19 +13,19 @@ SOUND, UNCLOSED, OVERLONG = 0, 1, 2
 # Compiled, because the meaning of a byte depends on the one before it.
 
 
-@compiled("Tuple((i8[::1], u1[::1]))(u1[::1], i8, i8, b1)")
+@compiled("Tuple((i8[::1], u1[::1]))(u1[::1], i8, i8, i8, b1)")
 def quoted_records(
-    data: npt.NDArray[np.uint8], longest_line: int, quoted_span: int, final: bool
+    data: npt.NDArray[np.uint8], delimiter: int, longest_line: int, quoted_span: int, final: bool
 ) -> tuple[Index, npt.NDArray[np.uint8]]:
     """Ends of the records, line breaks included, and the error of each.
 
     A field whose first character is a quote continues to the next quote that is not doubled, also over line breaks, as
-    long as these lie within `quoted_span` bytes from the start of the record and a comma or a line break follows the
-    quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading
+    long as these lie within `quoted_span` bytes from the start of the record and a delimiter or a line break follows
+    the quote. Where there is no such quote, the first line of the record is a record by itself, UNCLOSED, and reading
     continues with the line after it. A line with more than `longest_line` bytes is a record by itself, too. Without
     `final` more data may follow: what is not decided is left.
     """
-    quote, comma, line_feed, carriage_return = 34, 44, 10, 13
+    quote, line_feed, carriage_return = 34, 10, 13
     size = len(data)
     capacity = 1
     for byte in data:
@@ -68,12 +68,14 @@ def quoted_records(
                         break
                     if at + 1 < size and data[at + 1] == quote:
                         at += 1
-                    elif first_end >= 0 and at + 1 < size and data[at + 1] not in (comma, line_feed, carriage_return):
+                    elif (
+                        first_end >= 0 and at + 1 < size and data[at + 1] not in (delimiter, line_feed, carriage_return)
+                    ):
                         give_up = True
                         continue
                     else:
                         state = 1
-            elif byte == comma:
+            elif byte == delimiter:
                 state = 0
             elif state == 0:
                 state = 2 if byte == quote else 1

@@ -28,7 +28,7 @@ def read_csv(
 ) -> Iterator[Chunk]:
     """The rows of whole records, of which the first has the number `row`. `names` are the columns of the file."""
     max_line = options.max_line
-    records = split(data, True, max_line, final=True)
+    records = split(data, options.delimiter, max_line, final=True)
     if not len(records):
         return
     no_text, empty = not_text(data, records), blank(data, records)

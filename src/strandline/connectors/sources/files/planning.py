@@ -44,7 +44,7 @@ from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
-TEXT_UNIT_BYTES = 16 * 2**20
+TEXT_UNIT_BYTES = 4 * 2**20  # so small that the units of a batch can be divided among tasks
 STREAM_UNIT_BYTES = 64 * 2**20  # of sequential content: fewer units, fewer reads from the beginning
 LONGEST_HEADER: Final = 2**20
 MOST_ROWS_OF_GROUP: Final = 100_000_000
@@ -276,7 +276,7 @@ def _plan_text(
             file.row = 2
         facts = replace(file.facts(), begin=begin, kind=kind, header=names, encoding=form.encoding, skips=form.skips)
         pending = None
-        for unit in _scan(stream, facts, form, options.max_line, final, TEXT_UNIT_BYTES):
+        for unit in _scan(stream, facts, form, options, final, TEXT_UNIT_BYTES):
             if pending is not None:
                 yield pending
             mark = fingerprint(path, unit.end) if options.follow else 0
@@ -316,7 +316,7 @@ def _plan_stream(
             skips=form.skips,
             mark=fingerprint(path, file.size) or 0,
         )
-        units = list(_scan(stream, facts, form, options.max_line, True, STREAM_UNIT_BYTES))
+        units = list(_scan(stream, facts, form, options, True, STREAM_UNIT_BYTES))
     if stream.damage is not None:
         if not stream.damage.rest_only:
             yield file.problem(stream.damage.reason, raw, whole=True)
@@ -376,7 +376,7 @@ class _Content:
 def parse_header(
     data: bytes, form: FileFormat, final: bool, delimiter: str = ","
 ) -> tuple[tuple[str, ...], int] | str | None:
-    records = split(data, True, LONGEST_HEADER, final)
+    records = split(data, delimiter, LONGEST_HEADER, final)
     if not len(records):
         return None
     line = data[: int(records.ends[0])]
@@ -391,15 +391,16 @@ def parse_header(
 
 
 def _scan(
-    stream: ByteStream, facts: FileUnit, form: FileFormat, longest_line: int, final: bool, block: int
+    stream: ByteStream, facts: FileUnit, form: FileFormat, options: FileOptions, final: bool, block: int
 ) -> Iterator[FileUnit]:
     """Units of about a block each, from the beginning of `facts` on. Without `final` an incomplete last record is
     left."""
+    longest_line, delimiter = options.max_line, options.delimiter if facts.kind == "csv" else None
     offset, row, buffer = facts.begin, facts.row, b""
     while True:
         data, at_end = _fill(stream, block)
         buffer += data
-        records = split(buffer, facts.kind == "csv", longest_line, final and at_end)
+        records = split(buffer, delimiter, longest_line, final and at_end)
         if len(records):
             unit = replace(
                 facts,

@@ -42,14 +42,15 @@ class Records:
         return np.concatenate((np.zeros(min(1, len(self.ends)), np.int64), self.ends[:-1]))
 
 
-def split(data: bytes, quotes: bool, longest_line: int, final: bool) -> Records:
+def split(data: bytes, delimiter: str | None, longest_line: int, final: bool) -> Records:
     """Records of data that begins with one. Without `final` more may follow, and an incomplete record is left out.
 
-    Lines end with a line feed, a carriage return, or both. With `quotes` a record continues over line breaks in quotes.
+    Lines end with a line feed, a carriage return, or both. With a `delimiter` of fields a record continues over
+    line breaks in quotes.
     """
     array = np.frombuffer(data, np.uint8)
-    if quotes and b'"' in data:
-        ends, flags = quoted_records(array, longest_line, QUOTED_SPAN, final)
+    if delimiter is not None and b'"' in data:
+        ends, flags = quoted_records(array, ord(delimiter), longest_line, QUOTED_SPAN, final)
         return Records(ends, flags == UNCLOSED, flags == OVERLONG)
     ends = _line_ends(data, array, final)
     if final and len(data) and (not len(ends) or ends[-1] < len(data)):

@@ -136,7 +136,7 @@ def _numbered(count: int) -> list[str]:
 def _parse_block(data: bytes, fields: int, delimiter: str, at_end: bool, options: FileOptions) -> pl.DataFrame:
     """The complete records of a block that have the right number of fields."""
     names = [str(position) for position in range(fields)]
-    records = split(data, True, options.max_line, final=at_end)
+    records = split(data, delimiter, options.max_line, final=at_end)
     content = data[: records.end].decode("utf-8", "replace").encode()
     if not content.strip():
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String()))

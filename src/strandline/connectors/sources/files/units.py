@@ -64,9 +64,14 @@ class FileUnit:
         return self.kind != "parquet" and FileFormat(self.compression, self.encoding).seekable
 
     @property
+    def text_bytes(self) -> int:
+        """How many bytes are to be parsed."""
+        return self.end - self.begin if self.kind in ("csv", "json") and self.problem is None else 0
+
+    @property
     def is_divisible(self) -> bool:
-        """True if units after it can be read by another task, which derives late rows from the times alone."""
-        return self.fits or self.problem is not None
+        """True if units after it can be read by another task: the latest time in it can be found out."""
+        return self.fits or self.problem is not None or self.is_seekable_text
 
 
 @dataclass(frozen=True, slots=True)
