@@ -179,7 +179,9 @@ class StreamForms:
                 text = f"TABLE({kind}({', '.join(written)})) AS {alias}"
             case "named":
                 words = {"TUMBLE": ["SIZE"], "SESSION": ["GAP"], "HOP": ["SLIDE", "SIZE"], "CUMULATE": ["STEP", "SIZE"]}
-                given = [f"{word} => INTERVAL '{n} us'" for word, n in zip([*words[kind], "OFFSET"], lengths, strict=False)]
+                given = [
+                    f"{word} => INTERVAL '{n} us'" for word, n in zip([*words[kind], "OFFSET"], lengths, strict=False)
+                ]
                 written = [f"DATA => TABLE {source}{by}", "TIMECOL => DESCRIPTOR(ts)", *reversed(given)]
                 text = f"TABLE({kind}({', '.join(written)})) {alias}"
             case _:

@@ -55,13 +55,17 @@ def with_group_windows(tokens: TokenStream, select: ast.Select) -> ast.Select:
         return _bound(node, call) or node
 
     items = tuple(part for item in select.items for part in _columns_of(item, call))
-    parts = {"items": items, "having": select.having, "qualify": select.qualify}
-    changed = {name: ast.rewrite(part, written_out, into_queries=False) for name, part in parts.items()}
-    columns = [node.column for node in ast.own_nodes(tuple(changed.values())) if isinstance(node, ast.ColumnName)]
+    changed = replace(
+        select,
+        items=ast.rewrite(items, written_out, into_queries=False),
+        having=ast.rewrite(select.having, written_out, into_queries=False),
+        qualify=ast.rewrite(select.qualify, written_out, into_queries=False),
+    )
+    parts = (changed.items, changed.having, changed.qualify)
+    columns = [node.column for node in ast.own_nodes(parts) if isinstance(node, ast.ColumnName)]
     time = ("window_time",) if any(column.matches("window_time") for column in columns) else ()
     bounds = (_column(name, call) for name in ("window_start", "window_end", *time))
-    group_by = (*(moved_position(key, items) for key in others), *bounds)
-    return replace(select, tables=(window,), group_by=group_by, **changed)
+    return replace(changed, tables=(window,), group_by=(*(moved_position(key, items) for key in others), *bounds))
 
 
 def _window_call(key: ast.Grouping, items: tuple[ast.Item, ...]) -> ast.FunctionCall | None:
