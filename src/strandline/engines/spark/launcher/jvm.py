@@ -46,6 +46,7 @@ _STOP_SECONDS, _EXIT_SECONDS, _CLUSTER_SECONDS = 1.5, 0.5, 15.0
 _EXIT_NOTICE_SECONDS: Final = 2.0  # between the end of a connection and that of its process
 _OUT_OF_MEMORY: Final = (3, 52)  # exit codes: of -XX:+ExitOnOutOfMemoryError, and of Spark's own handler
 _ARCHIVE_SECONDS: Final = 300.0
+_USAGE: Final = "--usage-error"  # an option of the command that a confused launcher gives
 _SCRATCH: Final = "/@scratch@"  # in the place of the scratch directory, which differs for every session
 
 
@@ -242,7 +243,7 @@ def _launcher_command(
     general = {key: value.replace(directory, _SCRATCH) for key, value in settings.items()}
     kept = LauncherCommands(java, pyspark, general, environment)
     command = kept.read()
-    if command is None:
+    if command is None or _USAGE in command:
         command = _ask_launcher(java, pyspark, general, environment, scratch)
         kept.write(command)
     command = [part.replace(_SCRATCH, directory) for part in command]
@@ -256,13 +257,16 @@ def _ask_launcher(
     launcher = [str(java.executable), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
     launcher += ["-cp", str(_launcher_jar(pyspark)[0]), "org.apache.spark.launcher.Main"]
     launcher += ["org.apache.spark.deploy.SparkSubmit", *arguments, "pyspark-shell"]
-    # A setting that the launcher does not understand it reports here, and then gives a command that prints usage.
+    # A setting that the launcher does not understand it reports here, and then gives a command that prints usage. That
+    # one must not be kept: without the report, nothing says what is wrong.
     with scratch.log_file.open("ab") as log:
         run = subprocess.run(launcher, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
     # Other output comes first; then a line with a NUL, and the parts of the command, each ended by a NUL.
     command = run.stdout.partition("\0\n")[2].split("\0")[:-1]
     if run.returncode != 0 or not command:
         raise not_started("its launcher gave no command", scratch)
+    if _USAGE in command:
+        raise not_started("its launcher does not accept the settings", scratch)
     return command
 
 
