@@ -7,7 +7,7 @@ import polars as pl
 
 from strandline.core.temporal import ALWAYS, BEFORE_ALL, FOREVER, OPEN, Instant
 from strandline.core.types import Schema
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, is_sorted, pick, stack, times, with_series
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, is_sorted, keep, pick, stack, times, with_series
 from strandline.runtime.kernels.changes import drop_replaced
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.state.segments import SortedLog
@@ -20,7 +20,8 @@ class ReorderChangesOperator(Operator):
 
     Law    snapshot(out, t) = snapshot(in, t) for every t before the watermark
     State  the changes beyond the watermark, in runs sorted by when they take effect
-    Emits  an element without an end when it begins, and with it when it ends; once, if it does both in one slice
+    Emits  an element without an end when it begins, and with it when it ends; once, if it does both in one slice; not one
+           that ends when it begins
 
         in    +a(1)  +b(2)  -a(3)            up to 3    a [1, …   b [2, …      up to 4    a [1, 3)
 
@@ -51,7 +52,10 @@ class ReorderChangesOperator(Operator):
         released = [*self.waiting.take_before(self.watermark), arrived.head(due)]
         self.waiting.append(arrived.slice(due))
         out = stack([pick(part, frame.columns) for part in released if part.height] or [frame.head(0)])
-        # What begins and ends within the slice comes once. An element that began earlier is not among the open ones.
+        # What begins and ends within the slice comes once, and not at all if both are at one instant. An element that
+        # began earlier is not among the open ones.
         first = max(before, ALWAYS + 1) if self.releases_early else before
         ended = (times(out, UNTIL) != OPEN) & (times(out, FROM) >= first)
-        return Batch(drop_replaced(out, self.columns, ended))
+        whole = drop_replaced(out, self.columns, ended)
+        start, end = times(whole, FROM), times(whole, UNTIL)
+        return Batch(keep(whole, (start < end) | (start < first)))
