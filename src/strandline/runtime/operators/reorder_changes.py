@@ -20,8 +20,8 @@ class ReorderChangesOperator(Operator):
 
     Law    snapshot(out, t) = snapshot(in, t) for every t before the watermark
     State  the changes beyond the watermark, in runs sorted by when they take effect
-    Emits  an element without an end when it begins, and with it when it ends; once, if it does both in one slice; not one
-           that ends when it begins
+    Emits  an element without an end when it begins, and with it when it ends; once, if it does both in one slice;
+           nothing of one that ends when it begins
 
         in    +a(1)  +b(2)  -a(3)            up to 3    a [1, …   b [2, …      up to 4    a [1, 3)
 
