@@ -22,9 +22,9 @@ from strandline.functions.aggregates import AGGREGATES, find_aggregate
 from strandline.runtime.kernels.batch import UNTIL
 from strandline.sql import ast
 from strandline.sql.binder.asof_joins import as_table_join
+from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.expressions import Subquery
 from strandline.sql.binder.grouping import grouping_sets, is_grouping
-from strandline.sql.binder.interval_joins import with_derived_windows
 from strandline.sql.binder.names import Names
 from strandline.sql.binder.window_functions import RANKS, SUMMED, VALUES
 from strandline.sql.parser.statements import parse

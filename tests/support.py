@@ -54,8 +54,8 @@ from strandline.logical.schema import schema
 from strandline.logical.tree import transform_up
 from strandline.planner.coalescing import coalesce_everywhere
 from strandline.planner.physical.forms import ALL_CHANGES, ALL_INTERVALS, BY_RULE, FormStrategy
-from strandline.planner.physical.lowering import lower
-from strandline.planner.physical.plan import StreamForm
+from strandline.planner.physical.lowering import combine, lower
+from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.stages import optimize
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
 from strandline.runtime.operators.base import Operator, Watermark
@@ -311,9 +311,9 @@ def _handed_over(
         return operator
     state = operator.save()
     if carry == "store":
-        version = keeper.write(number, {"f1": [state]})
+        version = keeper.write(number, {"a": state})
         store._opened.clear()  # nothing stays in memory: the files must do
-        (state,) = keeper.read(version.manifest, version.digest)["f1"]
+        state = keeper.read(version.manifest, version.digest)["a"]
     operator = make()
     operator.restore(state)
     return operator
@@ -487,31 +487,47 @@ class Answer:
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
     """Run a plan on the local engine until its streams end."""
-    chosen = _with_tables_as_streams(optimize(plan) if optimised else plan, streams)
-    pipeline = lower(
-        "q", chosen, [s.declared for s in streams], cut.shards, form=cut.form, strategy=form_strategy(cut.forms)
-    )
-    pipeline = coalesce_everywhere(pipeline) if cut.coalesces else pipeline
-    answer = Answer()
-    sent = ResultBuffer(schema(plan), None)
+    return run_plans([plan], streams, cut, optimised=optimised)[0]
+
+
+def run_plans(
+    plans: Sequence[Plan],
+    streams: Sequence[Arrivals],
+    cut: Cuts = Cuts(),  # noqa: B008
+    *,
+    optimised: bool = True,
+) -> list[Answer]:
+    """Run plans together, in one pipeline, on the local engine until their streams end."""
+    names = ["q"] if len(plans) == 1 else [f"q{number}" for number in range(len(plans))]
+    declared = [s.declared for s in streams]
+    parts: list[Pipeline] = []
+    for name, plan in zip(names, plans, strict=True):
+        chosen = _with_tables_as_streams(optimize(plan) if optimised else plan, streams)
+        part = lower(name, chosen, declared, cut.shards, form=cut.form, strategy=form_strategy(cut.forms))
+        parts.append(coalesce_everywhere(part) if cut.coalesces else part)
+    pipeline = combine(parts, declared, [""] * len(parts))
+    answers = [Answer() for _ in plans]
+    sent = [ResultBuffer(schema(plan), None) for plan in plans]
     sizes = dict(zip((s.name for s in streams), cut.sizes, strict=False))
     read = {s.name for s in pipeline.streams}
     sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
     running = RunningPipeline(pipeline)
-    begin = running.metrics.watermark("q")
+    begins = running.metrics.watermarks()
     for report in LocalRun(running, sources=sources, tasks=cut.shards * len(sources)).batches():
-        answer.batches += 1
-        sent.add(report.results.get("q", ()), begin)
-        begin = running.metrics.watermark("q")
-        for name, late in report.late.items():
-            answer.late.setdefault(name, []).extend(row for table in late for row in table.to_pylist())
-        for name, rejected in report.rejected.items():
-            answer.rejected.setdefault(name, []).extend(row for table in rejected for row in table.to_pylist())
-    answer.rejected_count = {name: status.rejected for name, status in running.metrics.statuses.items()}
-    answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
-    answer.elements = elements_of(sent.chunks(0, FOREVER).frame(schema(plan)))
-    assert all(end != OPEN for _, _, end in answer.elements), "everything has an end at the end of time"
-    return answer
+        for name, buffer, answer in zip(names, sent, answers, strict=True):
+            answer.batches += 1
+            buffer.add(report.results.get(name, ()), begins[name])
+            for stream, late in report.late.items():
+                answer.late.setdefault(stream, []).extend(row for rows in late for row in rows.table.to_pylist())
+            for stream, rejected in report.rejected.items():
+                answer.rejected.setdefault(stream, []).extend(row for table in rejected for row in table.to_pylist())
+        begins = running.metrics.watermarks()
+    for plan, buffer, answer in zip(plans, sent, answers, strict=True):
+        answer.rejected_count = {name: status.rejected for name, status in running.metrics.statuses.items()}
+        answer.late_count = {name: status.late for name, status in running.metrics.statuses.items()}
+        answer.elements = elements_of(buffer.chunks(0, FOREVER).frame(schema(plan)))
+        assert all(end != OPEN for _, _, end in answer.elements), "everything has an end at the end of time"
+    return answers
 
 
 def _with_tables_as_streams(plan: Plan, streams: Sequence[Arrivals]) -> Plan:

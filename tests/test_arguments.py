@@ -53,6 +53,7 @@ def query(db: Database) -> Query:
 DATABASE: dict[str, dict[str, Any]] = {
     "sql": {"text": "SHOW STREAMS", "sink": None, "name": None},
     "query": {"name": "named", "sink": None},
+    "recover": {"sinks": None},
     "append": {"stream": "e", "rows": []},
     "advance": {"stream": "e", "to": "2024-01-01"},
     "end": {"stream": "e"},
@@ -187,12 +188,53 @@ def public(kind: type) -> set[str]:
     return {name for name in own if len(inspect.signature(getattr(kind, name)).parameters) > 1}
 
 
+WITHOUT_ARGUMENTS = [
+    (Query, name)
+    for name in ("follow", "follow_async", "statistics", "notices", "why", "stop", "metrics", "operators", "check")
+] + [(Database, name) for name in ("notices", "close")]
+
+
+@pytest.mark.parametrize(("kind", "name"), WITHOUT_ARGUMENTS, ids=lambda value: getattr(value, "__name__", value))
+def test_methods_without_arguments_refuse_any(db: Database, query: Query, kind: type, name: str) -> None:
+    method: Callable[..., Any] = getattr(query if kind is Query else db, name)
+    for positional, named in ((("x",), {}), ((), {"since": 1})):
+        with pytest.raises(ArgumentError) as caught:
+            method(*positional, **named)
+        assert caught.value.code == "bad-argument" and caught.value.hint == "It has no argument."
+
+
 def test_no_public_method_is_left_out() -> None:
     inner = {"execute", "is_stored", "start", "explain", "is_free", "checkpoint_of", "make_view_sink", "drop_view"}
+    inner |= {"join", "running_pipeline"}
     assert public(Database) - inner == set(DATABASE)
     assert public(Query) - {"rows_at"} == set(QUERY)
     assert public(TableHandle) == set(TABLE)
     assert set(inspect.signature(sl.connect).parameters) == set(CONNECT)
+
+
+def test_texts_are_for_sql(db: Database) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        db.execute("SELECT 1")  # type: ignore[arg-type]
+    assert caught.value.hint == "Write db.sql(text), which runs statements."
+    with pytest.raises(ArgumentError) as caught:
+        db.explain("SELECT 1")  # type: ignore[arg-type]
+    assert caught.value.hint == "Write db.sql('EXPLAIN SELECT …')."
+
+
+def test_a_table_that_there_is_not_is_named(db: Database) -> None:
+    for call in (lambda: db.insert("tt", []), lambda: db.upsert("tt", []), lambda: db.table("tt")):
+        with pytest.raises(StrandlineError) as caught:
+            call()
+        assert caught.value.code == "unknown-table" and caught.value.hint == 'Did you mean "t"?'
+
+
+@pytest.mark.parametrize("value", ["zz", "two words", "it's"])
+def test_a_text_without_quotes_is_no_value(db: Database, value: str) -> None:
+    with pytest.raises(StrandlineError) as caught:
+        db.update("t", {"v": value}, where="k = 1")
+    written = "'" + value.replace("'", "''") + "'"
+    assert f"a text is written {{'v': \"{written}\"}}." in str(caught.value.hint)
+    db.update("t", {"v": written}, where="k = 1")
 
 
 # ---- what is said ----------------------------------------------------------------------------------------------------
@@ -245,7 +287,7 @@ def test_streams_of_side_outputs_are_named(query: Query) -> None:
     assert 'stream of late(): q reads no stream "ss"' in text
     assert 'Did you mean "s"?' in text
     assert query.late("S").num_rows == 0
-    assert "There are s." in refusal(lambda: query.rejected("completely else"))
+    assert "There is s." in refusal(lambda: query.rejected("completely else"))
 
 
 @pytest.mark.parametrize("at", ["yesterday", "2024-13-01", "", float("inf"), 2**70])

@@ -495,7 +495,7 @@ def show_state() -> str:
         lines.append(f"shard {shard}")
         for fragment in walk().pipeline.at(1):
             operators = FragmentRunner(fragment.root).operators
-            for operator, state in zip(operators, states[fragment.id], strict=True):
+            for operator, state in zip(operators, (states[name] for name in fragment.operators), strict=True):
                 if state.numbers or any(state.segments.values()):
                     lines.append(f"  {fragment.id} {type(operator).__name__}")
                 lines += [f"    {name} = {show_instant(value)}" for name, value in state.numbers.items()]

@@ -32,6 +32,7 @@ LAYERS = (
     "runtime.snapshot_index",
     "runtime.result_buffer",
     "runtime.state",
+    "runtime.scheduling",
     "runtime.operators",
     "connectors",
     "runtime",

@@ -52,3 +52,12 @@ def test_strandline_and_spark_alone_agree_with_the_limits(tmp_path: Path, work: 
     assert [(each["engine"], each.get("problem"), each.get("same")) for each in found] == [
         (engine, None, True) for engine in ("strandline", "spark", "duckdb", "polars")
     ]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_window_functions_agree_with_the_limit(tmp_path: Path) -> None:
+    found = figures(tmp_path, "--only", "strandline,duckdb", "--work", "over", "--rows", "6000")
+    assert [(each["engine"], each.get("problem"), each.get("same"), each.get("results")) for each in found] == [
+        (engine, None, True, 6000) for engine in ("strandline", "duckdb")
+    ]

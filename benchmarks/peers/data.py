@@ -103,7 +103,9 @@ def _nexmark(stream: str, events: int) -> pa.Table:
     """The rows of one kind among so many events of strandline's generator, 1,000 events a second of stream time."""
     import strandline
 
-    database = strandline.connect(engine="local")
+    database = strandline.connect(
+        engine="local", keep=events
+    )  # by default memory keeps fewer, and the input lacks rows
     database.sql(f"CREATE STREAM {stream} SOURCE nexmark('{stream}', events => {events}, rate => 1000)")
     query = database.sql(f"SELECT {', '.join(TABLES[stream])} FROM {stream}", name="rows")
     query.await_end()

@@ -87,6 +87,17 @@ WORKS: dict[str, Work] = {
             1_000,
             ("k", "w"),
         ),
+        # LAG of the time, not of v: rows of one key may have the same millisecond, in any order.
+        Work(
+            "over",
+            "window functions",
+            "for every row: AVG(v) of the rows with its k in the 10 s up to and including it, and the time of the last",
+            ("a",),
+            4_000_000,
+            1_000,
+            ("k", "t", "average", "earlier"),
+            engines=("strandline", "flink", "duckdb"),
+        ),
         Work(
             "enrich",
             "stream joined with a changing table",

@@ -22,6 +22,7 @@ SOURCE_CODES: Final = CHECKPOINT_CODES | {"not-replayable", "journal-damaged", "
 # Which errors are right for damage to a file of a kind.
 CODES: Final[dict[str, frozenset[str]]] = {
     "identity": CHECKPOINT_CODES | {"checkpoint-foreign"},
+    "graph-version": CHECKPOINT_CODES | {"checkpoint-foreign"},
     "state-manifest": CHECKPOINT_CODES | {"state-missing", "state-format"},
     "state-segment": CHECKPOINT_CODES,
     "lease": CHECKPOINT_CODES | {"checkpoint-busy", "checkpoint-lost"},

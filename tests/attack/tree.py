@@ -23,6 +23,7 @@ _KINDS: Final[tuple[tuple[str, str], ...]] = (
     (r"/state/.*/v\d+[^/]*\.json$", "state-manifest"),
     (r"/state/.*\.arrow$", "state-segment"),
     (r"/queries\.json$", "identity"),
+    (r"/graph/v\d+\.json$", "graph-version"),
     (r"/flow\.json$", "flow"),
     (r"/progress\.json$", "progress"),
     (r"/(lock|lease\.json)$", "lease"),

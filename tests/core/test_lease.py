@@ -102,7 +102,7 @@ def test_a_lease_that_was_removed_is_lost(tmp_path: Path) -> None:
 
 SCRIPT = """
 CREATE STREAM s (key BIGINT, value BIGINT, ts TIMESTAMP)
-  SOURCE rate(rows_per_second => 300, total => 4000) ORDERED BY ts;
+  SOURCE rate(rows_per_second => 300, total => 9000) ORDERED BY ts;
 CREATE STREAM counted AS SELECT COUNT(*) AS n FROM s WINDOW(RANGE 2 SECONDS);
 CREATE STREAM every AS SELECT value FROM s;
 """
@@ -135,7 +135,7 @@ def test_two_runs_of_one_command_are_one_run(tmp_path: Path) -> None:
     assert second.returncode == 1 and "error[checkpoint-busy]" in errors and "Traceback" not in errors
     _, errors = first.communicate(timeout=120)
     assert first.returncode == 0, errors
-    assert everything(tmp_path) == list(range(4000))
+    assert everything(tmp_path) == list(range(9000))
 
 
 @pytest.mark.spark
@@ -158,4 +158,4 @@ def test_a_paused_run_that_was_taken_over_writes_nothing(tmp_path: Path) -> None
         assert second.returncode == 0, errors
     finally:
         os.killpg(first.pid, signal.SIGKILL) if first.poll() is None else None
-    assert everything(tmp_path) == list(range(4000))
+    assert everything(tmp_path) == list(range(9000))

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
 
 import strandline as sl
 from strandline.connectors.tables.store import TableStore
-from strandline.core.errors import StrandlineError
+from strandline.core.errors import ArgumentError, StrandlineError
 from strandline.core.table import TextTable
 from strandline.core.temporal import instant
 from strandline.database.database import Database
@@ -122,7 +123,6 @@ def test_system_tables_are_read_beside_tables(database: Database) -> None:
 
 def test_a_stream_is_not_read_at_once(database: Database) -> None:
     assert code_of(database, "INSERT INTO t (k) SELECT k FROM s") == "not-a-table"
-    assert code_of(database, "SELECT k FROM s ORDER BY k") == "not-supported"
 
 
 def test_a_table_of_a_query_is_there_as_a_whole_or_not_at_all(database: Database) -> None:
@@ -194,3 +194,22 @@ def test_a_table_of_a_query_is_filled_once(tmp_path: Path) -> None:
     with sl.connect(engine="local", checkpoint=tmp_path) as database:
         database.sql(script)
         assert rows(database, "SELECT n FROM u") == [(0,)]
+
+
+def test_the_history_between_two_instants(database: Database) -> None:
+    database.sql("CREATE TABLE h (k INT, v VARCHAR, PRIMARY KEY (k))")
+    for second, value in enumerate("abcd"):
+        database.upsert("h", [(1, value), (second + 10, value)], at=f"2024-01-01 00:00:0{second}")
+
+    def values(**bounds: Any) -> list[tuple[str, bool]]:
+        rows = database.table("h").history(**bounds).to_pylist()
+        return [(row["v"], row["valid_until"] is None) for row in rows if row["k"] == 1]
+
+    assert values() == [("a", False), ("b", False), ("c", False), ("d", True)]
+    assert values(since="2024-01-01 00:00:02") == [("c", False), ("d", True)]
+    assert values(until="2024-01-01 00:00:02") == [("a", False), ("b", True)]
+    assert values(since="2024-01-01 00:00:01", until="2024-01-01 00:00:03") == [("b", False), ("c", True)]
+    with pytest.raises(ArgumentError, match="since of history"):
+        values(since="2024-01-01 00:00:03", until="2024-01-01 00:00:03")
+    with pytest.raises(ArgumentError, match="until of history"):
+        values(until="tomorrow")

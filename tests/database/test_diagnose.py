@@ -122,7 +122,7 @@ def test_another_process_can_ask(tmp_path: Path) -> None:
     assert "In the first 2 rows, s.k was from 1 to 2." in result.output
     with pytest.raises(sl.StrandlineError, match='unknown query "small"') as caught:
         runner.invoke(app, ["why", "small", "--out", str(tmp_path / "out")], catch_exceptions=False)
-    assert caught.value.hint == "There are big."
+    assert caught.value.hint == "There is big."
 
 
 # ---- the operator that empties the answer ----------------------------------------------------------------------------

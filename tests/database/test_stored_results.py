@@ -148,6 +148,16 @@ def test_the_directory_of_a_run_lists_its_queries(run: Path) -> None:
     assert sl.read(run, "total", at="2024-01-02 09:05:30").to_pylist() == [{"n": 3}]
 
 
+@pytest.mark.parametrize(
+    "words", [("--at", "last"), ("--changes",), ("--format", "csv"), ("--out", "x.csv"), ("--limit", "1"), ("-x",)]
+)
+def test_options_of_one_query_are_refused_for_a_list(run: Path, words: tuple[str, ...]) -> None:
+    shown = strandline("results", run, *words, code=1)[1]
+    option = words[0].replace("-x", "--expand")
+    assert f"error[usage]: {option} is for one query, and {run} has the results of 2" in shown
+    assert f"hint: Name one: {run / 'means'}, {run / 'total'}." in shown
+
+
 def test_what_is_not_there_is_named(run: Path) -> None:
     assert "has the results of means, total" in strandline("results", run / "menas", code=1)[1]
     assert (
@@ -190,6 +200,14 @@ def test_rows_of_several_queries_have_their_names(tmp_path: Path) -> None:
     out, _ = strandline("run", script, "--engine", "local", "--format", "json")
     assert {json.loads(line)["query"] for line in out.splitlines()} == {"means", "total"}
     assert "Use --format json" in strandline("run", script, "--engine", "local", "--format", "csv", code=1)[1]
+
+
+def test_queries_of_a_script_say_once_what_they_share(tmp_path: Path) -> None:
+    script = tmp_path / "script.sql"
+    late = "CREATE STREAM late (k INT, ts TIMESTAMP) SOURCE rows((1, '2024-01-02'), (2, '2024-01-01')) ORDERED BY ts;"
+    script.write_text(late + "SELECT k FROM late WHERE k > 0; SELECT k FROM late WINDOW(ROWS 1);")
+    _, err = strandline("run", script, "--engine", "local")
+    assert err.count("notice[late-rows]") == 1
 
 
 def test_a_sink_needs_a_checkpoint(tmp_path: Path) -> None:

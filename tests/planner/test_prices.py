@@ -22,15 +22,13 @@ from strandline.apps.bench.orders import report_orders
 from strandline.apps.bench.shapes import HELD_OUT_SHAPES, SHAPES, Shape
 from strandline.core.errors import StrandlineError
 from strandline.database.database import Database
-from strandline.logical.catalog import ConnectorCall
 from strandline.planner.estimate import estimate
 from strandline.planner.joins.rates import JoinCosts, JoinInput, JoinLoad, JoinQuery
 from strandline.planner.joins.search import best_plan, last_joins, trees
 from strandline.planner.joins.shedding import shed
 from strandline.planner.physical.explain import show_pipeline
-from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan, plan_query
+from strandline.planner.planner import AS_WRITTEN, PlanningInputs, plan_query
 from strandline.planner.prices import COSTS_VARIABLE, Prices, built_in, load_prices
-from strandline.runtime.checkpoint.identity import Checkpoint
 
 STREAMS = (
     GeneratedStream("a", 5_000, {"k": 1_000}),
@@ -62,7 +60,6 @@ def test_a_calibration_is_fitted_written_and_used(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv(COSTS_VARIABLE, str(place))
     assert load_prices().seconds == found.seconds
     assert load_prices().origin == str(place)
-    assert Prices.from_json(built_in().to_json()).seconds == built_in().seconds
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,25 +82,6 @@ def test_without_a_calibration_the_built_in_constants_serve(tmp_path: Path, monk
 
 def inputs_of(streams: Sequence[GeneratedStream], shards: int = 1, prices: Prices | None = None) -> PlanningInputs:
     return PlanningInputs([made.stream for made in streams], statistics_of(streams), prices or load_prices(), shards)
-
-
-def test_a_checkpoint_remembers_the_constants_of_its_plan(tmp_path: Path) -> None:
-    pushed = ConnectorCall("events", (str(tmp_path / "events"),))
-    inputs = inputs_of(STREAMS)
-    inputs = replace(inputs, streams=[replace(stream, source=pushed) for stream in inputs.streams])
-    [planned] = (pipeline := plan({"q": bound(THREE, STREAMS)}, inputs)).queries
-    first = Checkpoint(tmp_path / "q")
-    first.recognise(pipeline, {})
-    first.claim()
-    first.close()
-    again = Checkpoint(tmp_path / "q")
-    # Without a price for rows and results, only pairs count.
-    other = inputs_of(STREAMS, prices=Prices({"HashJoin": {"pair": 1.0}}))
-    assert plan_query("q", bound(THREE, STREAMS), other).cost != planned.cost
-    remembered = again.planning_inputs(replace(other, streams=inputs.streams))
-    assert remembered.prices.to_json() == built_in().to_json()
-    same = plan_query("q", bound(THREE, STREAMS), remembered)
-    assert (same.physical, same.cost) == (planned.physical, planned.cost)
 
 
 def test_explain_has_figures_and_says_what_is_assumed(database: Database) -> None:

@@ -27,7 +27,7 @@ from strandline.logical.catalog import Table
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
 
-PATIENCE_S = 5
+PATIENCE_S = 20
 
 
 @pytest.fixture(autouse=True)

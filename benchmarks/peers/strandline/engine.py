@@ -18,6 +18,7 @@ import fresh
 import harness
 from harness import Delays, Job
 from works import NEXMARK, TABLES, WORKS
+from works import WINDOW_US as W
 
 import strandline as sl
 from strandline.connectors.sinks import Callback, Parquet
@@ -36,6 +37,10 @@ QUERIES = {
                   FROM a WINDOW(RANGE 10 SECONDS), b WINDOW(RANGE 10 SECONDS), c WINDOW(RANGE 10 SECONDS)
                  WHERE a.k = b.k AND b.k = c.k""",
     "aggregate": "SELECT k, COUNT(*) AS n, SUM(v) AS s FROM a WINDOW(RANGE 10 SECONDS) GROUP BY k",
+    "over": f"""SELECT k, t,
+                       AVG(v) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN {W} PRECEDING AND CURRENT ROW) AS average,
+                       LAG(t) OVER (PARTITION BY k ORDER BY t) AS earlier
+                  FROM a""",
     "distinct": "SELECT DISTINCT k FROM a WINDOW(RANGE 10 SECONDS)",
     "filter": "SELECT k, v * 2 AS w FROM a WHERE v < 100000",
     "enrich": "SELECT a.k AS k, a.v AS av, d.v AS dv FROM a JOIN d ON a.k = d.k",

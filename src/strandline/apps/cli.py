@@ -53,7 +53,7 @@ LogLevelOption = Annotated[
 ]
 _BENCHES = (
     "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, "
-    "enrich, over, or all."
+    "enrich, over, shared-join, or all."
 )
 
 
@@ -442,11 +442,19 @@ def calibrate(
 
 @app.command()
 def papers(
-    name: Annotated[str, typer.Argument(help="ayad-naughton, golab-ozsu or kraemer-pna.")],
+    name: Annotated[str, typer.Argument(help="ayad-naughton, golab-ozsu, hammad or kraemer-pna.")],
     queries: Annotated[int, typer.Option(min=1, help="Number of random queries of ayad-naughton.")] = 1000,
     scale: Annotated[
-        float | None, typer.Option(min=0.0, help="Part of the data of the others; 1 is all of it.", show_default=False)
+        float | None,
+        typer.Option(
+            min=0.0, help="Part of the data of golab-ozsu and kraemer-pna; 1 is all of it.", show_default=False
+        ),
     ] = None,
+    utilisation: Annotated[
+        float, typer.Option(min=0.01, max=0.99, help="Share of time in which hammad's server works.")
+    ] = 0.8,
+    tuples: Annotated[int, typer.Option(min=100, help="New tuples of each run of hammad.")] = 100_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of hammad with other random numbers.")] = 5,
     out: Annotated[Path | None, typer.Option(help="Draw the figures into this directory, as SVG.")] = None,
     debug: DebugOption = False,
 ) -> None:
@@ -454,7 +462,7 @@ def papers(
     from strandline.apps.papers.output import PaperOptions
     from strandline.apps.papers.report import reproduce
 
-    reproduce(name, PaperOptions(queries, scale, out), out_console)
+    reproduce(name, PaperOptions(queries, scale, out, utilisation, tuples, seeds), out_console)
 
 
 def _words(error: Exception) -> str:

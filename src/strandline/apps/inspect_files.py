@@ -13,10 +13,12 @@ from strandline.connectors.sources.base import open_source, source_schema
 from strandline.connectors.sources.profile import SourceProfile, read_profile
 from strandline.core.errors import SourceError
 from strandline.core.temporal import DAY, HOUR, MINUTE, SECOND, round_up, show_duration, show_instant
+from strandline.core.types import TIMESTAMP
 from strandline.logical.catalog import Argument, BaseStream, ConnectorCall, SourceSchema
 from strandline.sql.binder.create_stream import written
 
 MOST_SHOWN: Final = 6  # values of a column that are listed
+PERIOD: Final = ("valid_from", "valid_until")
 FEW_VALUES: Final = 100  # of a column whose number of values is worth a statistic
 
 
@@ -40,15 +42,35 @@ def _common_pattern(paths: Sequence[str]) -> str | None:
 
 def _inspect(path: str, is_table: bool, name: str | None) -> str:
     call = ConnectorCall("file", (path,))
-    schema = source_schema(call)
+    schema = _schema(call)
     if schema is None:
         raise SourceError(f"no file matches {path}", code="missing-file", hint="Name a file, a directory or a pattern.")
     call = replace(call, options=schema.options)
-    if schema.times and not is_table:
+    if _has_periods(schema):
+        schema = replace(schema, time_column=PERIOD[0], times=())
+    elif schema.times and not is_table:
         schema = replace(schema, time_column=_most_ordered(path, call, schema))
     time_column = None if is_table else schema.time_column
     profile = read_profile(open_source(BaseStream(path, schema.columns, call, time_column)), count_values=True)
     return "\n".join([*_remarks(path, schema, profile, is_table), _statement(call, schema, profile, is_table, name)])
+
+
+def _schema(call: ConnectorCall) -> SourceSchema | None:
+    """The columns of files; column1, column2, … where the first line of CSV files has values like the others."""
+    try:
+        return source_schema(call)
+    except SourceError as error:
+        if error.code != "csv-header":
+            raise
+        options = {**call.options, "header": False}
+        schema = source_schema(replace(call, options=options))
+        remark = "the first line is no header: rename the columns as you like"
+        return schema and replace(schema, options={**options, **schema.options}, remarks=(remark, *schema.remarks))
+
+
+def _has_periods(schema: SourceSchema) -> bool:
+    """Whether the columns are those of results, with the time in which each row is valid."""
+    return all((name, TIMESTAMP) in schema.columns for name in PERIOD)
 
 
 def _most_ordered(path: str, call: ConnectorCall, schema: SourceSchema) -> str:
@@ -70,6 +92,8 @@ def _remarks(path: str, schema: SourceSchema, profile: SourceProfile, is_table: 
         yield f"-- {profile.disordered:,} rows come after a later one, by up to {show_span(profile.disorder_us)}"
     if schema.times and not is_table:
         yield f"-- {' or '.join(schema.times)} may be the time: rows are nearest to the order of {schema.time_column}"
+    elif _has_periods(schema):
+        yield "-- valid_from and valid_until are the time in which a row is valid"
     elif schema.time_column is None and not is_table:
         yield "-- no column is a time: rows have the time at which they are read"
     if profile.rejected:
@@ -109,11 +133,13 @@ def _statement(
     options = "".join(f", {option} => {_literal(value)}" for option, value in call.options.items())
     word = "TABLE" if is_table else "STREAM"
     lines = [f"CREATE {word} {written(name or name_of(path))} (", columns, f") SOURCE file({_literal(path)}{options})"]
+    validity = f"VALID FROM {PERIOD[0]} UNTIL {PERIOD[1]}"
     if is_table:
-        return "\n".join([*lines[:-1], f"{lines[-1]} CONSTANT;"])
+        return "\n".join([*lines[:-1], f"{lines[-1]} {validity if _has_periods(schema) else 'CONSTANT'};"])
     if schema.time_column is not None:
         within = f" WITHIN {show_duration(round_up(profile.disorder_us))}" if profile.disorder_us else ""
-        lines.append(f"  ORDERED BY {written(schema.time_column)}{within}")
+        order = validity if _has_periods(schema) else f"ORDERED BY {written(schema.time_column)}"
+        lines.append(f"  {order}{within}")
     hints = [] if profile.rate is None else [f"rate = {profile.rate:.3g}"]
     for column, values in profile.values.items():
         if values and len(values) <= FEW_VALUES and 2 * len(values) <= profile.rows:
@@ -124,6 +150,8 @@ def _statement(
 
 
 def _literal(value: Argument) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return "'" + str(value).replace("\t", "\\t").replace("'", "''") + "'"
 
 

@@ -56,6 +56,7 @@ def print_results(request: ResultsRequest) -> None:
         raise StrandlineError("--at and --changes exclude each other", code="usage", hint="Leave one of them out.")
     listed = list_results(request.directory) if request.query is None and request.directory.is_dir() else {}
     if len(listed) > 1:
+        _refuse_options_of_one(request, listed)
         _list_queries(listed)
         return
     stored = read_result(find_result(request.directory, request.query))
@@ -78,6 +79,25 @@ def _choose_format(request: ResultsRequest) -> RowFormat:
     if form == "parquet" and request.out is None and sys.stdout.isatty():
         raise StrandlineError("Parquet is no text", code="usage", hint="Write it to a file: --out FILE.parquet.")
     return form
+
+
+def _refuse_options_of_one(request: ResultsRequest, listed: dict[str, Path]) -> None:
+    """A list of queries has no rows: options that choose, format or write rows are for one query."""
+    given = {
+        "--at": request.at is not None,
+        "--changes": request.changes,
+        "--format": request.form is not None,
+        "--out": request.out is not None,
+        "--limit": request.limit is not None,
+        "--expand": request.expand,
+    }
+    for option, is_given in given.items():
+        if is_given:
+            raise StrandlineError(
+                f"{option} is for one query, and {request.directory} has the results of {len(listed)}",
+                code="usage",
+                hint=f"Name one: {', '.join(map(str, listed.values()))}.",
+            )
 
 
 def _list_queries(listed: dict[str, Path]) -> None:

@@ -16,7 +16,7 @@ from strandline.core.errors import CheckpointError, SinkError
 from strandline.core.lease import refuse_busy
 from strandline.database.script import checkpoint_root
 from strandline.runtime.checkpoint.examine import read_outputs
-from strandline.runtime.checkpoint.identity import IDENTITY, read_identity
+from strandline.runtime.checkpoint.identity import IDENTITY, read_identity, stored_queries
 from strandline.runtime.outputs import side_output
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -42,10 +42,11 @@ def find_leftovers(text: str, out: Path | None, checkpoint: Path | None, tables:
     found: list[Leftover] = []
     for path in sorted(root.glob(f"*/{IDENTITY}")) if root is not None else ():
         identity = read_identity(path.parent)
-        if names & {str(query).lower() for query in identity["queries"]}:
+        queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in stored_queries(path.parent))]))
+        if names & {query.lower() for query in queries}:
             refuse_busy(path.parent)
             found.append(Leftover("checkpoint", path.parent))
-            found += _outputs(path.parent, str(identity["id"]), identity["queries"])
+            found += _outputs(path.parent, str(identity["id"]), queries)
     if out is not None:
         known = {leftover.path for leftover in found}
         for name in query_names(statements):
@@ -103,7 +104,9 @@ def _outputs(checkpoint: Path, owner: str, queries: Sequence[str]) -> Iterator[L
         return
     for kind in ("late", "rejected"):
         # A file is named after the first query of those that run together.
-        parts = side_output(outputs.side_outputs, kind, "x").parent.glob(f"*/part-{encode_name(queries[0])}-*.parquet")
+        parts = side_output(outputs.side_outputs, kind, "x").parent.glob(
+            f"*/part-{encode_name(next(iter(queries)))}-*.parquet"
+        )
         yield from (Leftover(f"{kind} rows", part) for part in sorted(parts))
 
 

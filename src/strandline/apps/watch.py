@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import strandline
-from strandline.apps.connection import connect_engine, parse_engine, stoppable
+from strandline.apps.connection import connect_engine, parse_engine, stoppable, to_console
 from strandline.apps.console import err_console, read_file
 from strandline.apps.run_script import ScriptRun, run_statements, start_over
 from strandline.core.errors import ParseError, StrandlineError
@@ -91,7 +91,7 @@ def _engine(run: ScriptRun) -> Iterator[Callable[[], Database]]:
     with connect_engine("spark", run.allow, master=run.options.get("master")) as first:
         options = {name: value for name, value in run.options.items() if name != "master"}
         allow = Allow.parse(run.allow or ())
-        yield lambda: strandline.connect(spark=first.spark, allow=allow, tables=run.tables, **options)
+        yield lambda: to_console(strandline.connect(spark=first.spark, allow=allow, tables=run.tables, **options))
 
 
 def _statements(text: str) -> list[str] | str:

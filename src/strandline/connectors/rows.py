@@ -37,7 +37,7 @@ def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError
                     raise unfit(f"row {number} is not a tuple of {len(names)} values")
             table = _of_columns({name: [row[index] for row in rows] for index, name in enumerate(names)})
         case _:
-            raise unfit(f"a {type(rows).__name__} is not a table")
+            raise unfit(f"a value of type {type(rows).__name__} is not a table")
     missing = [name for name in names if name not in table.column_names]
     unknown = [name for name in table.column_names if name not in names]
     if missing or unknown:
@@ -57,4 +57,4 @@ def _of_dataframe(rows: Any, unfit: Callable[[str], SourceError]) -> pa.Table:
     try:
         return pa.Table.from_pandas(rows, preserve_index=False)
     except (pa.ArrowException, AttributeError, TypeError, ValueError) as error:
-        raise unfit(f"a {type(rows).__name__} that is not a table ({error})") from None
+        raise unfit(f"a value of type {type(rows).__name__} is not a table ({error})") from None

@@ -86,6 +86,12 @@ def bad_argument(called: str, argument: str, value: object, annotation: object) 
     return ArgumentError(message, code="bad-argument", hint=hint)
 
 
+def refuse_text(called: str, value: object, instead: str) -> None:
+    """Refuse a text where the call takes what was read from one; `instead` is the call for texts."""
+    if isinstance(value, str):
+        raise ArgumentError(f"{called}() takes no text", code="bad-argument", hint=f"Write {instead}.")
+
+
 def require_range(
     called: str, argument: str, value: float | None, least: float, most: float | None = None, *, excluded: bool = False
 ) -> None:
@@ -107,7 +113,7 @@ def require_name(called: str, argument: str, value: str, names: Iterable[str], *
     if (found := by_lower.get(value.lower())) is not None:
         return found
     near = difflib.get_close_matches(value.lower(), by_lower, n=1)
-    listed = f"There are {', '.join(by_lower.values())}." if by_lower else "There is none."
+    listed = f"There {'are' if len(by_lower) > 1 else 'is'} {', '.join(by_lower.values()) or 'none'}."
     hint = f'Did you mean "{by_lower[near[0]]}"?' if near else listed
     raise ArgumentError(f'{argument} of {called}(): {what} "{value}"', code="unknown-name", hint=hint)
 
@@ -229,10 +235,10 @@ def _unfit_call(
 ) -> ArgumentError:
     """An argument that is missing, that there is not, or one too many."""
     names = [name for name in signature.parameters if name != "self"]
+    listed = f"Its arguments are {', '.join(names)}." if names else "It has no argument."
     for keyword in keywords:
         if keyword not in names:
             near = difflib.get_close_matches(keyword, names, n=1)
-            hint = f'Did you mean "{near[0]}"?' if near else f"Its arguments are {', '.join(names)}."
+            hint = f'Did you mean "{near[0]}"?' if near else listed
             return ArgumentError(f'{called}() has no argument "{keyword}"', code="bad-argument", hint=hint)
-    message, hint = f"{called}(): {error}", f"Its arguments are {', '.join(names)}." if names else "It has no argument."
-    return ArgumentError(message, code="bad-argument", hint=hint)
+    return ArgumentError(f"{called}(): {error}", code="bad-argument", hint=listed)

@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
 from strandline.connectors.sinks.stored_view import StoredView
+from strandline.connectors.sources.base import is_live
 from strandline.connectors.tables.groups import CommittedChange
-from strandline.core.arguments import checked, parse_instant, require_range
+from strandline.core.arguments import checked, parse_instant, refuse_text, require_range
 from strandline.core.durable import encode_name, query_directory
 from strandline.core.errors import ArgumentError, QueryError, SetupError, StrandlineError, at_place
 from strandline.core.faults import named_faults
@@ -36,17 +37,20 @@ from strandline.database.prepared_changes import PreparedChanges
 from strandline.database.query import Query, stop_all
 from strandline.database.statements import BoundQuery, StatementResult, Statements
 from strandline.database.stored_relations import StoredRelations
-from strandline.database.tables import Moment, TableHandle, Tables, compose_delete, compose_update
+from strandline.database.tables import Moment, TableHandle, Tables, compose_delete, compose_update, quoted_values
 from strandline.engines.base import Engine, Note
 from strandline.engines.local import LocalEngine
 from strandline.engines.spark.engine import SparkEngine
 from strandline.logical.catalog import BaseStream, Catalog, DerivedStream, SourceSchema, Stream
 from strandline.logical.schema import schema
+from strandline.logical.tree import streams_read, tables_read
 from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
 from strandline.planner.planner import PlanningInputs
 from strandline.planner.prices import load_prices
-from strandline.runtime.checkpoint.identity import Checkpoint
+from strandline.runtime.checkpoint.identity import Checkpoint, identify_query, stored_queries
+from strandline.runtime.checkpoint.versions import GraphQuery
+from strandline.runtime.graph_changes import Addition, add_query
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
 from strandline.runtime.statistics_store import StatisticsStore
@@ -141,6 +145,7 @@ class Database:
     ) -> StatementResult:
         """Run one statement; its value is as for `sql`."""
         self._require_open()
+        refuse_text("execute", statement, "db.sql(text), which runs statements")
         return self._statements.execute(statement, sink=sink, name=name)
 
     def is_stored(self, query: ast.Query) -> bool:
@@ -154,10 +159,27 @@ class Database:
         query = replace(self._statements.bind_stream(name), sink=sink)
         return self.start([query], self.checkpoint_of(query.name))[0]
 
+    @checked()
     def notices(self) -> list[Notice]:
         """What there is to know of the statements and queries so far, each with a remedy; all were shown once."""
         current = {notice.key: notice for query in self.queries for notice in query.notices()}
         return list(({notice.key: notice for notice in self.catalog.notices.all()} | current).values())
+
+    @checked()
+    def recover(self, sinks: Mapping[str, Sink] | None = None) -> list[Query]:
+        """Start the queries again that the checkpoints have and that do not run: by name, with their own texts, each
+        pipeline with all of its queries. Streams, functions and tables must be declared; `sinks` are those of queries
+        that were not started by CREATE SINK, by query."""
+        self._require_open()
+        running = {query.name.lower() for query in self.queries if query.is_running}
+        started: list[Query] = []
+        has_checkpoints = self.checkpoint is not None and self.checkpoint.is_dir()
+        for directory in sorted(self.checkpoint.iterdir()) if self.checkpoint is not None and has_checkpoints else ():
+            stored = stored_queries(directory)
+            if stored and not running & {query.name.lower() for query in stored}:
+                bound = [self._statements.bind_stored(query, (sinks or {}).get(query.name)) for query in stored]
+                started += self.start(bound, directory)
+        return started
 
     def start(
         self, queries: Sequence[BoundQuery], checkpoint: Path | None, side_outputs: Path | None = None
@@ -183,10 +205,25 @@ class Database:
         sinks = {query.name: query.sink or self.memory for query in queries}
         max_dropped = {query.name: query.shedding for query in queries}
         inputs = self._planning_inputs(max_dropped, checkpoint.shards() or self._engine.default_shards())
-        planned = planner.plan({query.name: query.plan for query in queries}, checkpoint.planning_inputs(inputs))
+        inputs = replace(inputs, appends=frozenset(name for name, sink in sinks.items() if not sink.takes_changes))
+        plans = {query.name: query.plan for query in queries}
+        described = None if checkpoint.is_temporary else planner.plan(plans, inputs.by_rules())
+        # A restart goes on with the graph that it finds.
+        planned = planner.plan(plans, inputs) if described is None or not checkpoint.has_graph else described
         pipeline = RunningPipeline.open(
-            planned, sinks, checkpoint, self.statistics_store, side_outputs, self.batch_rows
+            planned,
+            sinks,
+            checkpoint,
+            self.statistics_store,
+            side_outputs,
+            self.batch_rows,
+            described=None if described is None else described.physical,
+            queries=[_identify(query, sinks[query.name], None if described is None else inputs) for query in queries],
+            allow=self.catalog.allow,
+            functions=self.catalog.functions,
         )
+        planned = replace(planned, physical=pipeline.physical, inputs=inputs)
+        pipeline.inputs = inputs
         try:
             if not checkpoint.is_temporary:
                 self.schemas.pin(stream.name for stream in planned.physical.streams)
@@ -203,12 +240,51 @@ class Database:
         except BaseException:
             pipeline.stop()
             raise
-        log = self.catalog.notices
-        started = [Query(q.name, sinks[q.name], pipeline, q.reads, q.notices, log) for q in queries]
-        self.queries += started
-        for query in started:
-            pipeline.subscriptions.add((), query.show_notices, every=1.0)
-            query.show_notices()  # what came before the subscription
+        return [self._keep(query, sinks[query.name], pipeline) for query in queries]
+
+    def running_pipeline(self, query: BoundQuery) -> RunningPipeline | None:
+        """The pipeline that a query is added to when it begins now, which reads a stream of it; None if it gets one of
+        its own. A query begins now if it says so, or if one of its streams cannot be read again."""
+        read = {name for name in streams_read(query.plan) if name in self.catalog}
+        streams = {name: stream for name in read if isinstance(stream := self.catalog.get(name), BaseStream)}
+        live = {name for name, stream in streams.items() if is_live(stream)}
+        if query.shedding is not None or tables_read(query.plan) or not (query.starting_now or live):
+            return None
+        wanted = streams.keys() if query.starting_now else live
+        pipelines = {id(other._pipeline): other._pipeline for other in self.queries if other.is_running}
+        shared = {
+            key: wanted & {stream.name for stream in pipeline.physical.streams}
+            for key, pipeline in pipelines.items()
+            if not pipeline.is_over and pipeline.shedding_controller is None
+        }
+        best = max(shared, key=lambda key: len(shared[key]), default=None)
+        return pipelines[best] if best is not None and shared[best] else None
+
+    def join(self, query: BoundQuery, pipeline: RunningPipeline) -> Query:
+        """Add a query to a pipeline that runs; it begins now."""
+        self._refuse_taken_names([query.name])
+        sink = query.sink or self.memory
+        try:
+            with named_faults():
+                inputs = self._planning_inputs({query.name: None}, pipeline.physical.shards)
+                appends = frozenset() if sink.takes_changes else frozenset((query.name,))
+                inputs = replace(inputs, appends=appends)
+                part = planner.plan_query(query.name, query.plan, inputs).physical
+                described = _identify(query, sink, inputs)
+                add_query(pipeline, Addition(described, part, inputs.sharing_scope(query.name), sink))
+                if not pipeline.is_temporary:
+                    self.schemas.pin(stream.name for stream in part.streams)
+        except Exception as error:
+            log_failure("query not started", query.name, error)
+            raise
+        return self._keep(query, sink, pipeline)
+
+    def _keep(self, query: BoundQuery, sink: Sink, pipeline: RunningPipeline) -> Query:
+        """The handle of a query that runs."""
+        started = Query(query.name, sink, pipeline, query.reads, query.notices, self.catalog.notices)
+        self.queries.append(started)
+        pipeline.subscriptions.add((), started.show_notices, every=1.0)
+        started.show_notices()  # what came before the subscription
         return started
 
     def _planning_inputs(self, max_dropped: Mapping[str, float | None], shards: int) -> PlanningInputs:
@@ -227,6 +303,7 @@ class Database:
 
     def explain(self, query: BoundQuery, *, why: bool = False) -> str:
         """The logical plan as written, as optimised, and the physical plan; or the plan and why it is not another."""
+        refuse_text("explain", query, "db.sql('EXPLAIN SELECT …')")
         inputs = self._planning_inputs({query.name: query.shedding}, self._engine.likely_shards())
         planned = planner.plan_query(query.name, query.plan, inputs, compare=why)
         return explain_choice(planned) if why else explain_query(planned, self._engine.cores(), query.shedding)
@@ -253,8 +330,8 @@ class Database:
     def drop_view(self, name: str) -> None:
         """Stop the query of a materialized view, and remove what is kept of it."""
         dropped = [query for query in self.queries if query.name == name]
-        stop_all(dropped)
         for query in dropped:
+            query.stop()
             self.queries.remove(query)
         if self.checkpoint is not None:
             shutil.rmtree(self._view_directory(name), ignore_errors=True)
@@ -321,7 +398,9 @@ class Database:
         self, table: str, assignments: Mapping[str, str], where: str | None = None, *, at: Moment | None = None
     ) -> CommittedChange:
         """Update rows of a table: `db.update("stock", {"price": "price * 1.1"}, where="sym = 'ACME'")`."""
-        return self._change(compose_update(self.table(table).name, assignments, where), at)
+        text = compose_update(self.table(table).name, assignments, where)
+        with quoted_values(assignments):
+            return self._change(text, at)
 
     @checked()
     def delete(self, table: str, where: str | None = None, *, at: Moment | None = None) -> CommittedChange:
@@ -456,6 +535,7 @@ class Database:
         """Where Spark's own log goes, if we started it."""
         return self._engine.log_file()
 
+    @checked()
     def close(self) -> None:
         """Stop all queries, and Spark if it was started here."""
         self._is_closed = True
@@ -469,6 +549,15 @@ class Database:
         if self._is_closed:
             hint = "Open another one: db = sl.connect(…)."
             raise SetupError("this database is closed", code="database-closed", hint=hint)
+
+
+def _identify(query: BoundQuery, sink: Sink, inputs: PlanningInputs | None) -> GraphQuery:
+    """A query as a graph has it; with `inputs` as one in a checkpoint that stays."""
+    if inputs is None:
+        return GraphQuery(query.name)
+    alone = planner.plan_query(query.name, query.plan, inputs.by_rules()).physical
+    text = "" if query.statement is None else query.statement.text
+    return GraphQuery(query.name, identity=identify_query(alone, sink), text=text, sink=sink.identity)
 
 
 def _check_ranges(

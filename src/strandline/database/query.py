@@ -30,6 +30,7 @@ from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
 from strandline.runtime.exchange import to_table
+from strandline.runtime.graph_changes import stop_query
 from strandline.runtime.kernels.batch import FROM, UNTIL
 from strandline.runtime.kernels.changes import CHANGE, TIME, coalesce, net_changes
 from strandline.runtime.metrics import PipelineMetrics
@@ -67,23 +68,34 @@ class Query:
         self,
         name: str,
         sink: Sink,
-        running: RunningPipeline,
+        pipeline: RunningPipeline,
         reads: frozenset[str],
         notices: tuple[Notice, ...],
         log: NoticeLog,
     ) -> None:
         self.name = name
         self.reads = reads  # the streams and views that its text names
-        self.columns = next(query.columns for query in running.physical.queries if query.name == name)
+        self.columns = pipeline.metrics.plan_of(name).columns
         self.sink = sink
-        self._running = running
+        self._pipeline = pipeline
+        self._number = pipeline.graph.version.query(name).number
         self._notices = notices  # of its statement
-        self._running_notices = RunningNotices(name, running, log)
+        self._running_notices = RunningNotices(name, pipeline, log)
         self._warned = False
 
     def __repr__(self) -> str:
         first = f"<query {self.name}, complete up to {show_instant(self.progress)}>"
         return "\n".join([first, *map(str, self.notices())])
+
+    @property
+    def _running(self) -> RunningPipeline:
+        """The pipeline that it runs in, or what is left of it if it was dropped from one that goes on."""
+        return self._pipeline.left.get(self._number, self._pipeline)
+
+    @property
+    def runs_in(self) -> RunningPipeline:
+        """The pipeline that it runs in, with others or alone."""
+        return self._running
 
     @property
     def progress(self) -> Instant:
@@ -219,6 +231,7 @@ class Query:
         )
         return in_form(to_table(named), form)
 
+    @checked()
     def follow(self) -> Follower:
         """The changes of the result in order, from the beginning on, as they become final: to iterate over, with `for`
         or `async for`, until the query ends or the loop is left. Only for results in memory."""
@@ -233,6 +246,7 @@ class Query:
         self._warn_evicted(since)
         return Follower(self, inbox)
 
+    @checked()
     def follow_async(self) -> Follower:
         """The same, for `async for`."""
         return self.follow()
@@ -253,8 +267,12 @@ class Query:
 
     @checked()
     def late(self, stream: str, form: Form = "arrow") -> Any:
-        """The late rows of a stream."""
-        return in_form(_joined(self._running.results.late.get(self._stream_name("late", stream))), form)
+        """The rows of a stream that are late for this query; of one that it does not read, for any query that runs with
+        it."""
+        name = self._stream_name("late", stream)
+        own = self._running.metrics.streams_of(self.name)
+        late = self._running.results.late.get(name, ())
+        return in_form(_joined([rows.of_queries_over(own) if name in own else rows.table for rows in late]), form)
 
     @checked()
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
@@ -267,6 +285,7 @@ class Query:
         names = sorted(shared | self.reads)
         return require_name(called, "stream", stream, names, what=f"{self.name} reads no stream")
 
+    @checked()
     def metrics(self) -> dict[str, Any]:
         """Counters and gauges: rows read, applied, late, rejected and dropped by stream; rows of the result, progress,
         state, CPU time of the operators, batches. What was read was applied, late or rejected.
@@ -276,7 +295,7 @@ class Query:
         `waiting_for` is the sink that blocks the query, if one does.
         """
         counted, driver = self._running.metrics, self._running.driver
-        statuses = counted.statuses
+        statuses = counted.statuses_for(self.name)
         progress, since = self.progress, self.kept_since
         buffer = self._running.results.buffers.get(self.name)
         return {
@@ -300,6 +319,7 @@ class Query:
             "waiting_for": self.waiting_for,
         }
 
+    @checked()
     def shedding(self) -> list[Shed]:
         """What is dropped of each stream, where rows may be; nothing for a query that may not lose any."""
         shedding_controller = self._running.shedding_controller
@@ -313,15 +333,18 @@ class Query:
             shed.append(Shed(stream, sampling_rate, rows, dropped, completeness, lag))
         return shed
 
+    @checked()
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
         return self._running.metrics.statuses_of(self.name)
 
+    @checked()
     def check(self) -> None:
         """Raise what made the query fail, if something did."""
         if self._running.driver is not None:
             self._running.driver.check()
 
+    @checked()
     def batch_durations(self) -> list[dict[str, Any]]:
         """What recent batches took, by phase, in milliseconds."""
         return self._running.driver.durations() if self._running.driver is not None else []
@@ -334,11 +357,13 @@ class Query:
         results = build_operator_graph(self.pipeline).results[self.name]
         return analyzed(self.statistics(), results, self.heartbeats(), self.progress, self._running.expected())
 
+    @checked()
     def operators(self) -> Mapping[str, OperatorCounters]:
         """What the operators of each fragment of `pipeline` did so far, and what they keep; what reading its streams
         took, under `source:name`."""
         return self._running.metrics.operators
 
+    @checked()
     def statistics(self) -> QueryStatistics:
         """Statistics of each operator and of the streams between them. Rates within the plan, lengths, granules and
         counts of values need a subscription."""
@@ -363,14 +388,19 @@ class Query:
         notify = None if callback is None else lambda: callback(self.statistics())
         return self._running.subscriptions.add(items, notify, every)
 
+    @checked()
     def notices(self) -> list[Notice]:
         """What there is to know of the query as it is written and as it runs, each with a remedy."""
+        self._running_notices.running = self._running
         return [*self._notices, *self._running_notices.current()]
 
+    @checked()
     def show_notices(self) -> None:
         """Show the notices that are new: at the end all of them, before that those that have held for some time."""
+        self._running_notices.running = self._running
         self._running_notices.show(is_over=self.ended or not self.is_running)
 
+    @checked()
     def why(self) -> str:
         """The diagnosis of an empty result: idle sources, a stalled watermark, operators without output."""
         diagnosis = explain_why(QueryCounters.of(self.name, self._running.metrics))
@@ -385,9 +415,10 @@ class Query:
             self.show_notices()
         return over
 
+    @checked()
     def stop(self) -> None:
-        """End the query (and those that run in one pipeline with it). What it has written stays."""
-        self._running.stop()
+        """End the query; those that run in one pipeline with it go on. What it has written stays."""
+        stop_query(self._pipeline, self._number)
         self.show_notices()
 
     def _kept(self) -> ResultChunks:
@@ -431,7 +462,7 @@ class Query:
 
 def stop_all(queries: Iterable[Query]) -> None:
     """Stop queries, each pipeline in a thread of its own: the slowest says how long it takes, not their number."""
-    pipelines = {id(query._running): query._running for query in queries}
+    pipelines = {id(query._pipeline): query._pipeline for query in queries}
     threads = [threading.Thread(target=pipeline.stop, name="strandline-stop") for pipeline in pipelines.values()]
     if len(threads) < 2:
         for pipeline in pipelines.values():

@@ -31,7 +31,7 @@ class RunningNotices:
     """The notices of one query while it runs: those at present, and each shown once."""
 
     def __init__(self, query: str, running: RunningPipeline, log: NoticeLog) -> None:
-        self._query, self._running, self._log = query, running, log
+        self._query, self.running, self._log = query, running, log
         self._began = time.monotonic()
         self._first_seen: dict[tuple[str, str], float] = {}
         self._shown: set[tuple[str, str]] = set()
@@ -40,7 +40,7 @@ class RunningNotices:
 
     def current(self) -> list[Notice]:
         """The notices that hold now, with the present figures."""
-        metrics, pipeline = self._running.metrics, self._running.physical
+        metrics, pipeline = self.running.metrics, self.running.physical
         counters = QueryCounters.of(self._query, metrics)
         streams = {stream.name: stream for stream in pipeline.streams}
         notices: list[Notice] = []
@@ -69,12 +69,12 @@ class RunningNotices:
 
     def _first_reason(self, stream: str) -> str | None:
         """Why the first of the rejected rows that this process has seen was rejected."""
-        tables = self._running.results.rejected.get(stream)
+        tables = self.running.results.rejected.get(stream)
         return tables[0].column("reason")[0].as_py() if tables and tables[0].num_rows else None
 
     def _no_rows(self, counters: QueryCounters) -> Iterator[Notice]:
         """A result that is empty, and the cause that `why` names."""
-        ended, seconds = self._running.ended, time.monotonic() - self._began
+        ended, seconds = self.running.ended, time.monotonic() - self._began
         if counters.rows_out or not (ended or (seconds >= EMPTY_SECONDS and counters.statuses)):
             return
         cause = find_cause(counters)
@@ -110,8 +110,10 @@ def _rejected_rows(status: SourceStatus, reason: str | None) -> Iterator[Notice]
 
 def _times_apart(counters: QueryCounters, pipeline: Pipeline, streams: Mapping[str, BaseStream]) -> Iterator[Notice]:
     """Joined streams of which one has ended before the other begins, also with the time that windows keep its rows."""
-    kept = _longest_window(counters.query, pipeline)
     statuses = {s.stream: s for s in counters.streams if s.rows and not s.table and is_of_points(streams[s.stream])}
+    if not any(status.ended for status in statuses.values()):
+        return
+    kept = _longest_window(counters.query, pipeline)
     if kept is None:
         return
     for one, other in sorted(_joined_streams(counters)):
@@ -132,13 +134,26 @@ def is_of_points(stream: BaseStream) -> bool:
 def _longest_window(query: str, pipeline: Pipeline) -> Instant | None:
     """For how long a row of a stream is valid at most; None if that does not follow from the plan."""
     longest = 1
-    for fragment in pipeline.fragments:
-        for node in numbered(fragment.root) if fragment.query == query else ():
-            if isinstance(node, _UNBOUNDED) or (isinstance(node, physical.TimeWindow) and node.range_us is None):
+    for fragment in physical.fragments_of(pipeline, query):
+        for node in numbered(fragment.root):
+            if isinstance(node, _UNBOUNDED):
                 return None
-            if isinstance(node, physical.TimeWindow) and node.range_us is not None:
-                longest = max(longest, node.range_us + node.slide_us)
+            for range_us, slide_us in _windows(node):
+                if range_us is None:
+                    return None
+                longest = max(longest, range_us + slide_us)
     return longest
+
+
+def _windows(node: physical.Node) -> list[tuple[Instant | None, Instant]]:
+    """Range and slide of the windows over time that an operator applies."""
+    match node:
+        case physical.TimeWindow(range_us, slide_us):
+            return [(range_us, slide_us)]
+        case physical.Route(use):
+            return [use.left[:2], use.right[:2]]
+        case _:
+            return []
 
 
 def _joined_streams(counters: QueryCounters) -> set[tuple[str, str]]:

@@ -36,7 +36,8 @@ from strandline.logical.catalog import (
 )
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
-from strandline.logical.tree import reads_changes
+from strandline.logical.tree import reads_changes, tables_read
+from strandline.runtime.checkpoint.versions import GraphQuery
 from strandline.sql import ast
 from strandline.sql.binder.binder import (
     allowed_shedding,
@@ -51,6 +52,7 @@ from strandline.sql.binder.dml import bind_change, bind_create_table_as
 from strandline.sql.binder.notices import stream_notices
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.binder.stored import is_stored_query
+from strandline.sql.parser.statements import parse_one
 
 if TYPE_CHECKING:
     from strandline.database.database import Database
@@ -63,6 +65,7 @@ InferSchema: TypeAlias = Callable[[ConnectorCall, Span | None], SourceSchema | N
 Explained: TypeAlias = (
     ast.Query
     | ast.QueryWithShedding
+    | ast.QueryStartingNow
     | ast.CreateStreamAs
     | ast.CreateView
     | ast.CreateMaterializedView
@@ -75,8 +78,9 @@ class BoundQuery:
     """A query whose names and types are resolved, ready to be planned and started.
 
     `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
-    that starts it. `shedding` is the share of rows that may be dropped where not all can be read. In a script `name` is
-    empty until the end, if the user gave it none.
+    that starts it. With `starting_now` the result is over the rows that come from now on. `shedding` is the share of
+    rows that may be dropped where not all can be read. In a script `name` is empty until the end, if the user gave it
+    none.
     """
 
     name: str
@@ -86,6 +90,7 @@ class BoundQuery:
     shedding: float | None = None
     statement: ast.Statement | None = None
     notices: tuple[Notice, ...] = ()
+    starting_now: bool = False
 
 
 class Statements:
@@ -136,7 +141,7 @@ class Statements:
                 self._database.capacity = value
             case ast.Set(_, value):
                 self._database.shedding = value
-            case ast.QueryWithShedding():
+            case ast.QueryWithShedding() | ast.QueryStartingNow():
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _:
                 if sink is None and name is None and self.is_stored(statement):
@@ -242,6 +247,8 @@ class Statements:
         """Start a query, under the next free number if it has no name."""
         if not query.name:
             query = replace(query, name=next(self._free_names))
+        if (pipeline := self._database.running_pipeline(query)) is not None:
+            return self._database.join(query, pipeline)
         return self._database.start([query], self._database.checkpoint_of(query.name))[0]
 
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
@@ -255,15 +262,45 @@ class Statements:
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
+            case ast.QueryStartingNow(query):
+                pass
             case query:
                 pass
         with self._catalog.notices.collect() as notices:
             plan, reads = bind_reading(query, self._catalog)
         reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
-        max_dropped = None if isinstance(statement, ast.CreateView) else self._default_shedding(plan)
+        starting_now = isinstance(statement, ast.QueryStartingNow) or (
+            isinstance(statement, ast.CreateSink) and statement.starting_now
+        )
+        if starting_now and tables_read(plan):
+            raise QueryError(
+                "a query over a table cannot be started now",
+                code="starting-now-table",
+                hint="Leave out STARTING NOW: the query begins with what the table has.",
+                span=statement.span,
+            )
+        is_whole = starting_now or isinstance(statement, ast.CreateView)
+        max_dropped = None if is_whole else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
-        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices))
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), starting_now)
+
+    def bind_stored(self, stored: GraphQuery, sink: Sink | None) -> BoundQuery:
+        """A query as a checkpoint has it, bound again."""
+        statement = parse_one(stored.text) if stored.text else None
+        if statement is None or isinstance(statement, ast.CreateStreamAs):
+            query = self.bind_stream(stored.name)
+        else:
+            assert isinstance(statement, Explained), "a checkpoint has the texts of queries"
+            query = self._bind(statement, stored.name)
+        bound = replace(query, sink=query.sink or sink, statement=statement)
+        if stored.sink is not None and bound.sink is None:
+            raise QueryError(
+                f"the sink of {stored.name} is not known",
+                code="recover-sink",
+                hint=f'Pass it: db.recover(sinks={{"{stored.name}": …}}).',
+            )
+        return bound
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""

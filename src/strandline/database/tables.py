@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -29,9 +30,9 @@ from strandline.connectors.tables.statements import (
 from strandline.connectors.tables.store import Clock, TableStore, open_table, wall_clock
 from strandline.core.arguments import checked, parse_instant
 from strandline.core.durable import encode_name
-from strandline.core.errors import CatalogError, QueryError, Span
+from strandline.core.errors import ArgumentError, CatalogError, ParseError, QueryError, Span, StrandlineError
 from strandline.core.table import Form, in_form
-from strandline.core.temporal import FOREVER, OPEN
+from strandline.core.temporal import FOREVER, OPEN, show_instant
 from strandline.core.temporary import temporary_directory
 from strandline.core.types import Column
 from strandline.database.at_once import ReadRows, execute_at_once
@@ -50,6 +51,7 @@ from strandline.sql.binder.dml import (
     BoundSource,
     BoundUpdate,
     ConflictAction,
+    unknown_table,
 )
 
 Moment: TypeAlias = datetime | str | int  # as `instant` takes them
@@ -134,6 +136,8 @@ class Tables:
                 yield replace(table.input, statistics=self.store(table).statistics())
 
     def handle(self, name: str) -> TableHandle:
+        if name not in self._catalog:
+            raise unknown_table(name, self._catalog)
         table = self._catalog.get(name)
         if not isinstance(table, Table):
             hint = "CREATE TABLE declares a table; Database.append gives rows to a stream."
@@ -296,12 +300,24 @@ class TableHandle:
         return in_form(to_result(rows.with_columns(now), tuple(columns)).select([c.name for c in columns]), form)
 
     @checked()
-    def history(self, form: Form = "arrow") -> Any:
-        """The retained rows with their validity, `[valid_from, valid_until)`; NULL where it goes on."""
+    def history(self, form: Form = "arrow", *, since: Moment | None = None, until: Moment | None = None) -> Any:
+        """The retained rows with their validity, `[valid_from, valid_until)`; NULL where it goes on.
+
+        From `since` on: without rows that ended before. Before `until`: as it was known then, without later changes.
+        The work depends on the changes between the two and on the rows that were there.
+        """
         self._store.require_open()
+        begin = None if since is None else parse_instant("history", "since", since)
+        end = None if until is None else parse_instant("history", "until", until)
+        if begin is not None and end is not None and begin >= end:
+            raise ArgumentError(
+                f"since of history() is {show_instant(begin)}, and until is {show_instant(end)}",
+                code="bad-argument",
+                hint="Pass an until that is later than since.",
+            )
         columns = tuple(Column(name, name, kind) for name, kind in self._table.columns)
-        until = pl.when(pl.col(UNTIL) == OPEN).then(FOREVER).otherwise(pl.col(UNTIL))
-        return in_form(to_result(self._store.history().with_columns(until.alias(UNTIL)), columns), form)
+        finite = pl.when(pl.col(UNTIL) == OPEN).then(FOREVER).otherwise(pl.col(UNTIL)).alias(UNTIL)
+        return in_form(to_result(self._store.history(begin, end).with_columns(finite), columns), form)
 
     def _require_key(self, what: str) -> None:
         if not self._table.key:
@@ -316,6 +332,20 @@ def compose_update(table: str, assignments: Mapping[str, str], where: str | None
     """UPDATE with values as expressions of the language, by column."""
     items = ", ".join(f"{_quoted(name)} = ({value}\n)" for name, value in assignments.items())
     return f"UPDATE {_quoted(table)} SET {items}{_condition(where)}"
+
+
+@contextmanager
+def quoted_values(assignments: Mapping[str, str]) -> Iterator[None]:
+    """Say of values that are no expressions how a text is written: they may be texts without quotes."""
+    try:
+        yield
+    except StrandlineError as error:
+        if assignments and (isinstance(error, ParseError) or error.code == "unknown-column"):
+            column, value = next(iter(assignments.items()))
+            written = '"' + value.replace("'", "''").join("''") + '"'
+            text = f"Values of update() are expressions; a text is written {{{column!r}: {written}}}."
+            error.hint = f"{error.hint} {text}" if error.hint else text
+        raise
 
 
 def compose_delete(table: str, where: str | None) -> str:

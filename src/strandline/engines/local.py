@@ -13,9 +13,12 @@ from strandline.core.faults import explain_fault, name_place
 from strandline.core.interrupts import STOP_SECONDS
 from strandline.core.log import ENGINE, WARNING, log_event, log_query_end
 from strandline.engines.base import Engine, log_start
+from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.chain import source_directory
+from strandline.runtime.checkpoint.versions import GraphVersion, VersionReference
 from strandline.runtime.exchange import Message, decode, encode
+from strandline.runtime.graph_changes import drop_stopped
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
@@ -54,16 +57,24 @@ class LocalRun:
         self, pipeline: RunningPipeline, *, sources: Mapping[str, Source] | None = None, tasks: int = 1
     ) -> None:
         self.pipeline = pipeline
-        self.physical = pipeline.physical
-        self.sources = sources or {
-            stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
-            for stream in self.physical.streams
-        }
-        self.planner = pipeline.open_planner(self.sources, tasks)
+        self.version = pipeline.graph.version  # that of the last batch, or of the first
+        self.planner = pipeline.open_planner(
+            sources
+            or {
+                stream.name: open_source(stream, source_directory(pipeline.checkpoint, stream.name))
+                for stream in self.physical.streams
+            },
+            tasks,
+        )
         self.positions = self.planner.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
         self.batch = 0
+
+    @property
+    def physical(self) -> Pipeline:
+        """What the last batch ran with."""
+        return self.version.pipeline
 
     def batches(self) -> Iterator[BatchReport]:
         """Run batch after batch until all sources have ended."""
@@ -80,21 +91,37 @@ class LocalRun:
     def step(self) -> BatchReport | None:
         """One batch: offsets → ingest → stage → exchange → stage → commit; None if there was nothing new."""
         began = time.monotonic()
-        after = self.planner.next(self.positions)
-        if after == self.positions:
-            return None
-        messages = self._run_stages(plan_splits(self.positions, after))
+        graph = self.pipeline.graph
+        with graph.planning() as is_free:
+            if not is_free:
+                return None
+            before = graph.version.positions_of(self.positions, self.version.number)
+            is_changed = graph.version is not self.version
+            after = self.planner.next(before, required=is_changed)
+            if after == self.positions and not is_changed:
+                return None
+            self._take(graph.version)
+            graph.runs_batch = True
+        messages = self._run_stages(plan_splits(before, after))
         report = self.pipeline.commit(self.batch, messages, began)
         self.positions, self.statuses = after, report.statuses
         self.batch += 1
+        drop_stopped(self.pipeline)
         return report
+
+    def _take(self, version: GraphVersion) -> None:
+        """Run the next batch with a version: what is kept of earlier ones is for what they have in common."""
+        if version is not self.version:
+            last, self.version = self.version.number, version
+            self.statuses = version.positions_of(self.statuses, last)
+            self.states = {shard: version.states_of(states, last) for shard, states in self.states.items()}
 
     def _run_stages(self, tasks: list[InputSplit]) -> list[Message]:
         """Read the splits of a batch and run all stages; gives the messages for the driver."""
         outputs: list[StageOutput] = []
         for number, split in enumerate(tasks):
             output = self._open_output(0, number)
-            ingest(self.physical, self.sources[split.stream], split, self.statuses, output)
+            ingest(self.physical, self.planner.sources[split.stream], split, self.statuses, output)
             output.close()
             outputs.append(output)
         for_driver = [message for output in outputs for message in output.for_driver]
@@ -116,7 +143,8 @@ class LocalRun:
 
     def _open_output(self, stage: int, task: int) -> StageOutput:
         write_result = open_result_writer(self.physical, self.pipeline.targets, self.batch, f"{stage}-{task}")
-        return StageOutput(self.physical.shards, task, write_result)
+        version = VersionReference(self.version.number).to_facts()
+        return StageOutput(self.physical.shards, task, write_result, version=version)
 
 
 def _exchange(outputs: list[StageOutput]) -> dict[int, list[Message]]:

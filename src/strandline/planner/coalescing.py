@@ -18,6 +18,7 @@ from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.estimate import estimate
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node, Pipeline, numbered, sources, with_sources
+from strandline.planner.physical.structure import operator_ids
 from strandline.planner.prices import Prices
 
 # What a sink and its readers do with a result is not part of other estimates, since all plans have the same results
@@ -122,7 +123,8 @@ def _coalesced(node: Node) -> Node:
 def _with_replaced(pipeline: Pipeline, number: int, old: Node, new: Node) -> Pipeline:
     fragment = pipeline.fragments[number]
     root = _replaced(fragment.root, old, new)
-    fragments = (*pipeline.fragments[:number], replace(fragment, root=root), *pipeline.fragments[number + 1 :])
+    changed = replace(fragment, root=root, operators=operator_ids(root, fragment.id))
+    fragments = (*pipeline.fragments[:number], changed, *pipeline.fragments[number + 1 :])
     return replace(pipeline, fragments=fragments)
 
 

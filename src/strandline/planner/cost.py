@@ -104,7 +104,7 @@ def take_changes(inputs: Sequence[PhysicalProfile], work: Work) -> None:
 
 
 def join_state(
-    node: physical.JoinNode,
+    node: physical.JoinNode | physical.SharedWindowJoin,
     left: PhysicalProfile,
     right: PhysicalProfile,
     batch: float,

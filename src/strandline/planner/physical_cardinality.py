@@ -15,11 +15,22 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from strandline.core.types import BOOLEAN
+from strandline.core.temporal import FOREVER, SECOND
+from strandline.core.types import BOOLEAN, Column
 from strandline.logical.expressions import Call, Case, ColumnRef, Expression, Literal, conjunction
-from strandline.planner.cardinality import StreamProfile, groups_of, joined, matched, unmatched_fraction
+from strandline.planner.cardinality import (
+    LONGEST,
+    StreamProfile,
+    groups_of,
+    joined,
+    mapped,
+    matched,
+    unmatched_fraction,
+    windowed,
+)
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Node
+from strandline.planner.physical.window_uses import extents_by_bits
 
 Numbers: TypeAlias = NDArray[np.float64]
 
@@ -82,7 +93,7 @@ def beginning_share(node: Node, profiles: Mapping[Node, PhysicalProfile]) -> flo
     return max(1e-6, 1.0 + share * math.expm1(-there))
 
 
-def condition_of(node: physical.JoinNode, keys_only: bool = False) -> Expression | None:
+def condition_of(node: physical.JoinNode | physical.SharedWindowJoin, keys_only: bool = False) -> Expression | None:
     equal = [Call("=", pair, BOOLEAN) for pair in zip(node.left_keys, node.right_keys, strict=True)]
     rest = [] if node.condition is None or keys_only else [node.condition]
     return conjunction((*equal, *rest))
@@ -92,6 +103,43 @@ def join_output(node: physical.HashJoin, left: PhysicalProfile, right: PhysicalP
     pairs = joined(condition_of(node), left.stream, right.stream)
     cut, copies = left.cut or right.cut, min(left.copies, right.copies)
     return replace(left, stream=pairs, cut=cut, form=node.form, copies=copies)
+
+
+def held_sides(
+    node: physical.SharedWindowJoin, profiles: Mapping[Node, PhysicalProfile]
+) -> tuple[PhysicalProfile, PhysicalProfile]:
+    """Both sides of a shared window join: rows are kept for the largest window of any use."""
+    largest = [max(extents_by_bits(node.uses, side)) for side in (0, 1)]
+    extents = [LONGEST if extent == FOREVER else extent / SECOND for extent in largest]
+    left, right = (
+        side.after(replace(side.stream, length=extent))
+        for side, extent in zip((profiles[node.left], profiles[node.right]), extents, strict=True)
+    )
+    return left, right
+
+
+def shared_output(node: physical.SharedWindowJoin, left: PhysicalProfile, right: PhysicalProfile) -> PhysicalProfile:
+    """The pairs of the largest windows: those of the other uses are among them."""
+    sides = held_sides(node, {node.left: left, node.right: right})
+    pairs = joined(condition_of(node), sides[0].stream, sides[1].stream)
+    return replace(left, stream=pairs, copies=min(left.copies, right.copies))
+
+
+def route_output(
+    use: physical.WindowUse,
+    outputs: tuple[tuple[Column, ColumnRef], ...],
+    join: Node,
+    profiles: Mapping[Node, PhysicalProfile],
+) -> PhysicalProfile:
+    """The pairs of one use. Of its selections nothing is known here: they count as those of all uses together."""
+    assert isinstance(join, physical.SharedWindowJoin), "a route follows a shared window join"
+    sides = [
+        windowed(profiles[side].stream, range_us, slide_us)
+        for side, (range_us, slide_us, _) in ((join.left, use.left), (join.right, use.right))
+    ]
+    pairs = joined(condition_of(join), sides[0], sides[1])
+    early = max(slide_us for _, slide_us, _ in (use.left, use.right)) / SECOND / 2
+    return replace(profiles[join], stream=mapped(pairs, outputs), early=early)
 
 
 def match_output(

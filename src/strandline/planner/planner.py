@@ -2,8 +2,8 @@
 
     rewrite → order joins → alternatives → lower → cost → choose → forms of streams
 
-`plan` is a pure function: what a plan depends on is in `PlanningInputs`, which a checkpoint keeps, so that a restart
-makes the same plan.
+`plan` is a pure function: what a plan depends on is in `PlanningInputs`. A plan that runs is stored, and never made
+again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from strandline.planner.join_order import order_joins, other_orders
 from strandline.planner.physical.forms import BY_RULE, FormStrategy
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline, StreamForm
-from strandline.planner.prices import Prices
+from strandline.planner.prices import Prices, built_in
 from strandline.planner.stages import finish, prepare
 from strandline.planner.stream_forms import choose_forms
 
@@ -41,7 +41,7 @@ class PlanningInputs:
 
     `limits` are the CPU seconds per second, by query, that a query which may drop rows must stay within. The results of
     the queries in `shedding` have the share of rows that was kept as a column. The sinks of those in `changes` take
-    elements whose end is not known.
+    elements whose end is not known; those in `appends` only append, and are announced what is open.
     """
 
     streams: Sequence[BaseStream]
@@ -51,6 +51,16 @@ class PlanningInputs:
     limits: Mapping[str, float | None] = field(default_factory=dict)
     shedding: frozenset[str] = frozenset()
     changes: frozenset[str] = frozenset()
+    appends: frozenset[str] = frozenset()
+
+    def sharing_scope(self, query: str) -> str:
+        """What queries must have in common to share operators, beside the streams whose watermark decides: whether open
+        elements are announced to their sinks. The rows that a query may drop are its own."""
+        return f"{query in self.appends} {query if query in self.shedding else ''}"
+
+    def by_rules(self) -> PlanningInputs:
+        """The same without what is learned or measured: plans by the rules alone, by which queries are known again."""
+        return replace(self, statistics={}, prices=built_in(), shards=1, limits={})
 
     def has_statistics(self, plan: Plan) -> bool:
         """Whether anything is declared or was learned of the streams of a plan; else all figures are guesses."""
@@ -100,7 +110,8 @@ def plan(queries: Mapping[str, Plan], inputs: PlanningInputs) -> PlannedPipeline
     for name, logical in queries.items():
         fragments_before = sum(len(query.physical.fragments) for query in planned)
         planned.append(plan_query(name, logical, inputs, fragments_before))
-    physical = combine([query.physical for query in planned], inputs.streams)
+    scopes = [inputs.sharing_scope(query.name) for query in planned]
+    physical = combine([query.physical for query in planned], inputs.streams, scopes)
     return PlannedPipeline(tuple(planned), physical, inputs)
 
 

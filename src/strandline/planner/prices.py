@@ -55,10 +55,6 @@ class Prices:
     def to_json(self) -> dict[str, Any]:
         return {"seconds": {name: dict(units) for name, units in self.seconds.items()}, "facts": dict(self.facts)}
 
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> Prices:
-        return Prices(data["seconds"], "checkpoint", data["facts"])
-
 
 def load_prices() -> Prices:
     """The prices of this machine if it was calibrated, else the built-in ones."""

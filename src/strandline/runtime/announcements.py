@@ -37,6 +37,13 @@ class Announcements:
         self._queries = {query: _OpenElements(clock(), changed=int(resumed)) for query in queries}
         self._clock = clock
 
+    def add_query(self, query: str) -> None:
+        """Announce the open elements of a further query."""
+        self._queries = {**self._queries, query: _OpenElements(self._clock())}
+
+    def remove_query(self, query: str) -> None:
+        self._queries = {name: elements for name, elements in self._queries.items() if name != query}
+
     def add(self, report: BatchReport) -> None:
         """Count what a batch has changed."""
         for name, query in self._queries.items():

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
 
 from strandline.connectors.sinks.parquet_parts import StagedFile
+from strandline.core.errors import StrandlineError
 from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_by_name, union_metrics
 from strandline.runtime.exchange import Message
+from strandline.runtime.lateness import LateRows
+from strandline.runtime.routed_results import unbundle
 from strandline.runtime.stage import OperatorCounters, add_counters
 from strandline.runtime.state.store import StoredVersion
 from strandline.runtime.watermark import SourceStatus, merge_statuses
@@ -24,7 +28,7 @@ class BatchReport:
     statuses: dict[str, SourceStatus] = field(default_factory=dict)
     results: dict[str, list[pa.Table]] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
-    late: dict[str, list[pa.Table]] = field(default_factory=dict)
+    late: dict[str, list[LateRows]] = field(default_factory=dict)
     rejected: dict[str, list[pa.Table]] = field(default_factory=dict)
     unmatched: dict[str, int] = field(default_factory=dict)  # how many were accepted, and are rejected now
     operators: dict[str, OperatorCounters] = field(default_factory=dict)
@@ -33,6 +37,9 @@ class BatchReport:
     staged_open: dict[str, list[StagedFile]] = field(default_factory=dict)  # the same of open elements
     opened: dict[str, int] = field(default_factory=dict)  # how many open elements came, of results that tasks write
     state: dict[str, StoredVersion] = field(default_factory=dict)
+    version: int | None = None  # of the graph
+    failed: dict[str, StrandlineError] = field(default_factory=dict)  # why queries have failed in tasks
+    queries: frozenset[str] | None = None  # those that it has results of; None for all
 
     @staticmethod
     def from_messages(batch: int, messages: Iterable[Message]) -> BatchReport:
@@ -48,12 +55,27 @@ class BatchReport:
             report.statuses[stream] = report.statuses[stream].reject_accepted(count)
         return report
 
+    def keep_results(self, queries: frozenset[str]) -> None:
+        """Keep the results of these queries: others were dropped since the batch ran for the first time."""
+        self.queries = queries
+        by_query: list[dict[str, Any]] = [self.results, self.rows_out, self.staged, self.staged_open, self.opened]
+        for values in by_query:
+            for name in values.keys() - queries:
+                del values[name]
+
+    def has_query(self, name: str) -> bool:
+        return self.queries is None or name in self.queries
+
     def _add(self, message: Message) -> None:
         match message.kind:
             case "result":
                 assert message.table is not None
                 self.results.setdefault(message.name, []).append(message.table)
                 self._count_rows(message.name, message.table.num_rows)
+            case "routed":
+                for query, table in unbundle(message):
+                    self.results.setdefault(query, []).append(table)
+                    self._count_rows(query, table.num_rows)
             case "file":
                 self.staged.setdefault(message.name, []).append(StagedFile.from_json(message.facts))
                 self._count_rows(message.name, message.facts["rows"])
@@ -61,10 +83,14 @@ class BatchReport:
                 self.opened[message.name] = self.opened.get(message.name, 0) + message.facts["rows"]
                 if (file := message.facts["file"]) is not None:
                     self.staged_open.setdefault(message.name, []).append(StagedFile.from_json(file))
+            case "failed":
+                self.failed.setdefault(message.name, StrandlineError.from_json(message.facts))
+            case "version":
+                self.version = message.facts["number"]
             case "state":
                 self.state[message.name] = StoredVersion(**message.facts)
             case "late":
-                self.late.setdefault(message.name, []).append(message.table)
+                self.late.setdefault(message.name, []).append(LateRows.from_message(message))
             case "rejected":
                 self.rejected.setdefault(message.name, []).append(message.table)
             case "unmatched":

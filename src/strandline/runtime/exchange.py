@@ -9,23 +9,27 @@ from __future__ import annotations
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+
+from strandline.core.types import Schema
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """Elements or metadata in transit between stages.
 
-    `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`), or
-    something for the driver, stage `DRIVER`: "result" of query `name`, "late" and "rejected" rows of stream `name`,
-    "unmatched" ones that were accepted before they proved to delete nothing,
+    `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`),
+    "version" (that of the graph, number and digest), or
+    something for the driver, stage `DRIVER`: "result" of query `name`, "routed" (results of several queries), "late"
+    and "rejected" rows of stream `name`, "failed" (why query `name` has), "unmatched" ones that were accepted before
+    they proved to delete nothing,
     "file" (a result that was written to its staged file), "open" (how many of its elements are open, and the staged
     file of them, if all were announced), "operators" (what they did, and how much they keep), "measured" (what was
     found on the edges, where metrics are requested).
@@ -118,6 +122,11 @@ def _write(table: pa.Table, sink: pa.NativeFile) -> int:
     return end
 
 
-# Turns the result of a query into a message: with the rows, or with the name of the file that now has them.
-# From the result of a query in a task, and whether it has all open elements, to messages for the driver.
-ResultWriter: TypeAlias = Callable[[str, pl.DataFrame, bool], list[Message]]
+class ResultWriter(Protocol):
+    """Turns the result of a query in a task into messages for the driver: with the rows, or with the name of the file
+    that now has them. `sent` are the columns of the queries whose rows are sent."""
+
+    sent: Mapping[str, Schema]
+
+    def __call__(self, query: str, frame: pl.DataFrame, announced: bool) -> list[Message]:
+        """The messages with the elements of a query; `announced` if these are all that are open."""

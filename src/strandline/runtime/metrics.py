@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
+from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, show_instant
-from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.plan import Pipeline, QueryPlan
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.records import BatchRecord
+from strandline.runtime.checkpoint.versions import SOURCE
 from strandline.runtime.edge_metrics import Measurements
 from strandline.runtime.kernels.refused_values import Sample
 from strandline.runtime.stage import OperatorCounters
@@ -36,12 +38,39 @@ class PipelineMetrics:
         self.batches = 0  # of this run
         self.statuses: Mapping[str, SourceStatus] = {}
         self.rows_out = dict.fromkeys((query.name for query in physical.queries), 0)
+        self._plans = {query.name: query for query in physical.queries}
         self.announced: dict[str, Instant] = {}  # the watermark at the last announcement of open elements, by query
         self.last_result_batches: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
         self.measurements = Measurements()
         self._measured_before = self.measurements
         self._before_last = Totals(dict(self.rows_out), {}, {}, {})
+
+    def snapshot(self) -> PipelineMetrics:
+        """The counters as they are; later batches change others."""
+        return copy(self)
+
+    def adopt(self, physical: Pipeline) -> None:
+        """Go on with another version of the graph: what is new begins with nothing, what is gone is forgotten."""
+        self.physical = physical
+        self._plans = {query.name: query for query in physical.queries}
+        names = [query.name for query in physical.queries]  # in order: records are the same, byte by byte
+        fragments = {fragment.id for fragment in physical.fragments}
+        streams = {stream.name for stream in physical.streams}
+        self.statuses = {name: status for name, status in self.statuses.items() if name in streams}
+        self.rows_out = {name: self.rows_out.get(name, 0) for name in names}
+        self.announced = {name: time for name, time in self.announced.items() if name in names}
+        self.last_result_batches = {name: last for name, last in self.last_result_batches.items() if name in names}
+        of_streams = {f"{SOURCE}{name}" for name in streams}
+        kept = fragments | of_streams
+        self.operators = {name: counts for name, counts in self.operators.items() if name in kept}
+        base = self._before_last
+        self._before_last = Totals(
+            {name: base.rows_out.get(name, 0) for name in names},
+            {name: time for name, time in base.announced.items() if name in names},
+            {name: passed for name, passed in base.passed.items() if name in kept},
+            {name: seconds for name, seconds in base.seconds.items() if name in kept},
+        )
 
     def _refused(self, fragment: str, counts: OperatorCounters) -> dict[str, Sample]:
         """The first samples of the filters that have let nothing through up to now."""
@@ -55,17 +84,27 @@ class PipelineMetrics:
         self._before_last = base
         self.batches += 1
         self.rows_out = {name: count + report.rows_out.get(name, 0) for name, count in base.rows_out.items()}
+        operators = dict(self.operators)
+        known = {f"{SOURCE}{stream.name}" for stream in self.physical.streams}
+        known |= {fragment.id for fragment in self.physical.fragments}
         for fragment, counts in report.operators.items():
+            if fragment not in known:
+                continue  # of a version that had it
             passed = map(operator.add, base.passed.get(fragment) or [0] * len(counts.passed), counts.passed)
             seconds = map(operator.add, base.seconds.get(fragment) or [0.0] * len(counts.passed), counts.seconds)
             total = replace(counts, passed=list(passed), seconds=list(seconds))
             total.refused = self._refused(fragment, total)
-            self.operators = {**self.operators, fragment: total}
+            operators[fragment] = total
+        self.operators = operators  # a new one: others may be looking at the old one
         self._measured_before = self._measured_before if again else self.measurements
         self.measurements = self._measured_before.after(report.requested_metrics, report.measured)
         self.last_result_batches |= {name: report.batch for name, rows in report.rows_out.items() if rows}
-        self.statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
-        self.announced = base.announced | {name: self.watermark(name) for name in report.announced}
+        streams = {stream.name for stream in self.physical.streams}
+        statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
+        self.statuses = {name: status for name, status in statuses.items() if name in streams}
+        # A batch that runs again may have announced a query that was dropped since.
+        announced = [query.name for query in self.physical.queries if query.name in report.announced]
+        self.announced = base.announced | {name: self.watermark(name) for name in announced}
         self.last_batch = report.batch
 
     def _totals(self) -> Totals:
@@ -86,7 +125,7 @@ class PipelineMetrics:
         """The counters, for the record of a batch; `resume` reads them."""
         return {
             "rows_out": self.rows_out,
-            "operators": {fragment: asdict(counts) for fragment, counts in self.operators.items()},
+            "operators": {fragment: counts.to_json() for fragment, counts in self.operators.items()},
             "before": asdict(self._before_last),
             "answered": self.last_result_batches,
             "announced": self.announced,
@@ -102,6 +141,7 @@ class PipelineMetrics:
         self._before_last = Totals(**totals["before"])
         self.last_result_batches = dict(totals["answered"])
         self.announced = dict(totals["announced"])
+        self.adopt(self.physical)  # which may be a later version than the record has
 
     @property
     def state_rows(self) -> int:
@@ -127,13 +167,19 @@ class PipelineMetrics:
         """How many rows of each stream were taken in so far, dropped or not."""
         return {stream: status.rows + status.late for stream, status in self.statuses.items()}
 
+    def statuses_for(self, query: str) -> dict[str, SourceStatus]:
+        """What is known of the streams of the pipeline, as the query sees them."""
+        streams = self.streams_of(query)
+        return {name: status.for_queries_over(streams) for name, status in self.statuses.items()}
+
     def statuses_of(self, query: str) -> dict[str, SourceStatus]:
-        """What is known of the streams that a query reads."""
-        return {name: self.statuses.get(name) or SourceStatus(name) for name in self._streams_of(query)}
+        """The same of those that it reads, also of such as have no status yet."""
+        known = self.statuses_for(query)
+        return {name: known.get(name) or SourceStatus(name) for name in self.streams_of(query)}
 
     def watermark(self, query: str) -> Instant:
         """Up to which instant the results of a query are final."""
-        return watermark_of(self.statuses, self._streams_of(query)).time if self.statuses else BEFORE_ALL
+        return watermark_of(self.statuses, self.streams_of(query)).time if self.statuses else BEFORE_ALL
 
     def watermarks(self) -> dict[str, Instant]:
         return {query.name: self.watermark(query.name) for query in self.physical.queries}
@@ -149,5 +195,10 @@ class PipelineMetrics:
         statuses = self.statuses_of(query).values()
         return max([status.high for status in statuses if status.rows and not status.table], default=0)
 
-    def _streams_of(self, query: str) -> frozenset[str]:
-        return next(planned.streams for planned in self.physical.queries if planned.name == query)
+    def streams_of(self, query: str) -> frozenset[str]:
+        """The streams that a query reads and waits for."""
+        return self.plan_of(query).streams
+
+    def plan_of(self, query: str) -> QueryPlan:
+        """What the graph has of a query."""
+        return self._plans[query]

@@ -17,16 +17,17 @@ from typing import Any, Final, TypeAlias
 from strandline.connectors.sources.base import Source
 from strandline.connectors.sources.clock import SteadyClock
 from strandline.connectors.tables.source import TableSource
-from strandline.core.durable import digest
+from strandline.core.durable import digest, other_format
 from strandline.core.errors import damaged
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.checkpoint.records import RecordReference
+from strandline.runtime.checkpoint.versions import VersionReference
 from strandline.runtime.edge_metrics import MetricSet
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.subscriptions import Subscriptions
 from strandline.runtime.table_offsets import TableOffsets
-from strandline.runtime.watermark import watermark_of
+from strandline.runtime.watermark import watermark_beside_tables
 from strandline.shedding.controller import SheddingController
 from strandline.shedding.sampler import SamplingRates, sampling_rates_from
 
@@ -76,16 +77,18 @@ class SourceOffset:
 
 SourceOffsets: TypeAlias = dict[str, SourceOffset]
 
-OFFSET_FORMAT: Final = 5
+OFFSET_FORMAT: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineOffset:
-    """Offset of a batch: its number plus one, the position in each source, the record that it continues, a checksum."""
+    """Offset of a batch: its number plus one, the position in each source, the record that it continues, the version of
+    the graph that it runs with, a checksum."""
 
     n: int
     positions: SourceOffsets
     after: RecordReference = field(default_factory=RecordReference)
+    version: VersionReference = field(default_factory=VersionReference)
 
     @property
     def batch(self) -> int:
@@ -93,7 +96,8 @@ class PipelineOffset:
 
     def to_json(self) -> dict[str, Any]:
         sources = {name: position.to_json() for name, position in self.positions.items()}
-        body = {"format": OFFSET_FORMAT, "n": self.n, "sources": sources, "after": self.after.to_json()}
+        references = {"after": self.after.to_json(), "version": self.version.to_json()}
+        body = {"format": OFFSET_FORMAT, "n": self.n, "sources": sources, **references}
         return {**body, "check": checksum_of(body)}
 
     @staticmethod
@@ -101,10 +105,13 @@ class PipelineOffset:
         """The offset of `to_json`; a file with another content is damaged."""
         try:
             body = {name: value for name, value in data.items() if name != "check"}
+            if type(body["format"]) is int and body["format"] < OFFSET_FORMAT and data["check"] == checksum_of(body):
+                raise other_format(path, str(body["format"]), OFFSET_FORMAT)
             if body["format"] != OFFSET_FORMAT or data["check"] != checksum_of(body):
                 raise damaged(path)
             positions = {name: SourceOffset.from_json(position) for name, position in data["sources"].items()}
-            return PipelineOffset(data["n"], positions, RecordReference.from_json(data["after"]))
+            after, version = RecordReference.from_json(data["after"]), VersionReference.from_json(data["version"])
+            return PipelineOffset(data["n"], positions, after, version)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise damaged(path) from None
 
@@ -130,7 +137,7 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
     """Input splits of a batch, at least one per source: a source status needs a sender even without new rows."""
     splits: list[InputSplit] = []
     for stream, end in after.items():
-        begin = before[stream].at
+        begin = before.get(stream, SourceOffset()).at
         for start, stop in pairwise([begin, *end.split_points, end.at]):
             splits.append(InputSplit(stream, begin, start, stop, end, len(splits)))
     return splits
@@ -150,7 +157,7 @@ class OffsetPlanner:
         subscriptions: Subscriptions | None = None,
         announcements: Announcements | None = None,
     ) -> None:
-        self.sources = sources
+        self.sources = dict(sources)
         self.clock = clock or SteadyClock()
         self.shedding_controller = shedding_controller
         self.metrics = metrics
@@ -162,7 +169,7 @@ class OffsetPlanner:
         self.tables = {name: TableOffsets(s) for name, s in sources.items() if isinstance(s, TableSource)}
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
         try:
-            for source in sources.values():
+            for source in self.sources.values():
                 source.open()
         except BaseException:
             self.close()
@@ -173,12 +180,31 @@ class OffsetPlanner:
         for source in self.sources.values():
             source.close()
 
+    def add_source(self, source: Source) -> None:
+        """Read a further source, from the next batch on."""
+        source.open()
+        name = source.stream.name
+        self.sources[name] = source
+        self._last_row_times[name] = time.monotonic()
+        if isinstance(source, TableSource):
+            self.tables[name] = TableOffsets(source)
+
+    def remove_source(self, name: str) -> None:
+        """Read a source no more."""
+        source = self.sources.pop(name)
+        self.tables.pop(name, None)
+        source.close()
+
     def beginning(self) -> SourceOffsets:
         return dict.fromkeys(self.sources, SourceOffset())
 
-    def next(self, before: Mapping[str, SourceOffset]) -> SourceOffsets:
-        """The positions after the next batch; the same as before if there is nothing new."""
-        if self.shedding_controller is not None and self.shedding_controller.is_too_early(time.monotonic()):
+    def next(self, before: Mapping[str, SourceOffset], *, required: bool = False) -> SourceOffsets:
+        """The positions after the next batch; the same as before if there is nothing new, and none is `required`. A
+        source without a position
+        before begins now; one that is not read any more has none after."""
+        before = {name: before.get(name, SourceOffset()) for name in self.sources}
+        controller = self.shedding_controller
+        if controller is not None and not required and controller.is_too_early(time.monotonic()):
             return dict(before)
         after = self._next_offsets(before)
         left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
@@ -191,7 +217,7 @@ class OffsetPlanner:
         announced = () if all(position.ended for position in before.values()) else self.announcements.due()
         if announced:
             after = {n: replace(p, announcements=p.announcements + 1) for n, p in after.items()}
-        if after == before:
+        if after == before and not required:
             return after
         if self.shedding_controller is not None:
             sampling_rates = self.shedding_controller.decide(time.monotonic())
@@ -249,9 +275,9 @@ class OffsetPlanner:
             return BEFORE_ALL
         statuses = self.metrics.statuses
         reached = [
-            watermark_of(statuses, streams).time
+            watermark_beside_tables(statuses, query.streams)
             for query in self.metrics.physical.queries
-            if (streams := query.streams - self.tables.keys()) != query.streams and streams
+            if not query.streams.isdisjoint(self.tables)
         ]
         return max([time for time in reached if time < FOREVER], default=BEFORE_ALL)
 

@@ -94,15 +94,29 @@ class OutputFiles:
     """The files of a pipeline, as its one writer continues them."""
 
     def __init__(
-        self, pipeline: Pipeline, directories: OutputDirectories, clock: Callable[[], float] = time.monotonic
+        self,
+        pipeline: Pipeline,
+        directories: OutputDirectories,
+        clock: Callable[[], float] = time.monotonic,
+        name: str | None = None,
     ) -> None:
         self.directories = directories
         self._streams = [stream.name for stream in pipeline.streams]
-        # Other pipelines may read the same stream: the first query tells them apart.
-        self._prefix = "-".join(["part", *(encode_name(query.name) for query in pipeline.queries[:1])])
+        # Other pipelines may read the same stream: the name of the graph tells them apart, that of its first query.
+        names = [query.name for query in pipeline.queries[:1]] if name is None else [name]
+        self._prefix = "-".join(["part", *map(encode_name, names)])
         self._schemas = {query.name: result_schema(query.columns) for query in pipeline.queries}
         self._clock = clock
         self._newest: dict[Owner, NewestFile] = {}
+
+    def adopt(self, pipeline: Pipeline, directories: OutputDirectories) -> None:
+        """Go on with the queries and streams of another version of the graph."""
+        self.directories = directories
+        self._streams = [stream.name for stream in pipeline.streams]
+        self._schemas = {query.name: result_schema(query.columns) for query in pipeline.queries}
+        gone = [owner for owner in self._newest if owner[0] == "result" and owner[1] not in directories.results]
+        for owner in gone:
+            del self._newest[owner]
 
     def resume(self, files: Sequence[DeliveredFile], count_before: int, batch: int) -> None:
         """Continue after a batch. `files` is everything that was delivered; the entries from `count_before` on are of
@@ -144,7 +158,8 @@ class OutputFiles:
 
     def _staged(self, kind: OutputKind, stream: str, report: BatchReport) -> list[StagedFile]:
         """The late or rejected rows of a stream, as a file that has not got its name yet."""
-        tables = (report.late if kind == "late" else report.rejected).get(stream)
+        late = [rows.table for rows in report.late.get(stream, ())]
+        tables = late if kind == "late" else report.rejected.get(stream)
         if not tables:
             return []
         directory = self.directories.directory((kind, stream))

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from strandline.core.temporal import FOREVER, OPEN, Instant
 from strandline.core.types import Schema, arrow_type
-from strandline.runtime.exchange import to_table
-from strandline.runtime.kernels.batch import FROM, UNTIL
+from strandline.runtime.kernels.batch import FROM, UNTIL, Times, times
 
 VALID_FROM, VALID_UNTIL = "valid_from", "valid_until"
 INSTANT = pa.timestamp("us", tz="UTC")
 
 
+@lru_cache(maxsize=4096)
 def result_schema(columns: Schema) -> pa.Schema:
     """The Arrow schema of the result of a query."""
     fields = [pa.field(c.name, arrow_type(c.type)) for c in columns]
@@ -24,10 +26,22 @@ def result_schema(columns: Schema) -> pa.Schema:
 def to_result(frame: pl.DataFrame, columns: Schema) -> pa.Table:
     """Elements for the user: names of the SELECT list, UTC timestamps, NULL for an end that never comes. An end that is
     not known yet stays `OPEN`, an instant that no datetime can hold: see `with_open_ends`."""
-    ends = pl.when(pl.col(UNTIL) < FOREVER).then(pl.col(UNTIL))
-    ordered = frame.select(*(pl.col(c.id) for c in columns), pl.col(FROM), ends.alias(UNTIL))
     schema = result_schema(columns)
-    return to_table(ordered).rename_columns(schema.names).cast(schema)
+    arrays = [to_array(frame.get_column(c.id), field.type) for c, field in zip(columns, schema, strict=False)]
+    bounds = (to_instants(times(frame, name)) for name in (FROM, UNTIL))
+    return pa.Table.from_arrays([*arrays, *bounds], schema=schema)
+
+
+def to_array(column: pl.Series, kind: pa.DataType) -> pa.Array:
+    """A column as an Arrow array of a type, without a copy where it is of that type."""
+    array = column.to_arrow(compat_level=pl.CompatLevel.oldest())
+    return array if array.type == kind else array.cast(kind)
+
+
+def to_instants(values: Times) -> pa.Array:
+    """Instants as UTC timestamps, NULL for one that never comes."""
+    never = values == FOREVER
+    return pa.array(values, mask=never if never.any() else None).view(INSTANT)  # microseconds in either
 
 
 def from_result(table: pa.Table, columns: Schema) -> pl.DataFrame:
@@ -60,7 +74,10 @@ def with_open_ends(table: pa.Table, begin: Instant) -> pa.Table:
     `begin` is the watermark before the batch. An element that was sent before it and turns out never to end is left
     out: it has no other end than it was sent with.
     """
-    starts, ends = (table.column(name).cast(pa.int64()) for name in (VALID_FROM, VALID_UNTIL))
+    ends = table.column(VALID_UNTIL).cast(pa.int64())
+    if not ends.null_count and pc.less(pc.max(ends), OPEN).as_py():
+        return table
+    starts = table.column(VALID_FROM).cast(pa.int64())
     never_ends = pc.and_(pc.less(starts, begin), ends.is_null())
     is_open = pc.equal(ends, OPEN)
     shown = pc.if_else(is_open, None, ends).cast(INSTANT)

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, reduce
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from itertools import pairwise
 from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from strandline.connectors.sources.base import REJECT_SCHEMA
-from strandline.core.temporal import show_instant
+from strandline.core.errors import QueryError, StrandlineError
+from strandline.core.identity_cache import cached_by_identity
+from strandline.core.temporal import Instant, show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
+from strandline.planner.physical.structure import goes_by, streams_below
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack, times
 from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
 from strandline.runtime.kernels.refused_values import Sample, merge_samples
@@ -37,6 +41,7 @@ from strandline.runtime.operators.distinct import DistinctOperator
 from strandline.runtime.operators.first_occurrence import FirstOccurrenceOperator
 from strandline.runtime.operators.fold_changes import FoldChangesOperator
 from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.operators.hold_back_changes import HoldBackChangesOperator
 from strandline.runtime.operators.hold_open import HoldOpenOperator
 from strandline.runtime.operators.lookup_join import LookupJoinOperator
 from strandline.runtime.operators.outer_hash_join import OuterHashJoinOperator
@@ -45,10 +50,12 @@ from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
+from strandline.runtime.operators.shared_window_join import PairsOfUse, RouteOperator, SharedWindowJoinOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.operators.unnest import UnnestOperator
 from strandline.runtime.operators.window_bounds import WindowBoundsOperator
+from strandline.runtime.routed_results import bundle
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
 
@@ -66,6 +73,8 @@ def operator_for(node: Node) -> Operator:
             return stateless.TimeWindowOperator(range_us, slide_us, offset_us)
         case physical.Reorder(_, "intervals"):
             return ReorderOperator()
+        case physical.Reorder(source, "changes", below) if below:
+            return HoldBackChangesOperator(physical.schema(source))
         case physical.Reorder(source):
             return ReorderChangesOperator(physical.schema(source))
         case physical.HoldOpen(source):
@@ -75,6 +84,12 @@ def operator_for(node: Node) -> Operator:
             if forms == physical.BOTH_INTERVALS:
                 return HashJoinOperator(left_keys, right_keys, condition, *schemas, structures)
             return ChangesHashJoinOperator(left_keys, right_keys, condition, *schemas, forms, structures)
+        case physical.SharedWindowJoin(left_keys, right_keys, condition, left_word, right_word, left, right, uses):
+            words = left_word, right_word
+            schemas = physical.schema(left), physical.schema(right)
+            return SharedWindowJoinOperator(left_keys, right_keys, condition, words, *schemas, uses)
+        case physical.Route(use, outputs, _):
+            return RouteOperator(use, outputs)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -135,26 +150,67 @@ def operator_for(node: Node) -> Operator:
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
-@lru_cache(maxsize=256)  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
-def _wiring(root: Node) -> tuple[list[tuple[Node, list[physical.Input | int]]], physical.Input | int]:
-    """The operators in the order in which they step, each with where its inputs come from: a port, or the operator of
-    that number; and where the output does."""
-    nodes = physical.numbered(root)
-    number_of = {node: number for number, node in enumerate(nodes)}
+class Wiring(NamedTuple):
+    """The operators of fragments in the order in which they step, each with where its inputs come from: a port, or the
+    operator of that number. For each root, where its output comes from, and the numbers of its operators; the ports
+    that are read; the sets of streams by which operators go, and for each operator the numbers of its own set and of
+    that of its inputs; and the routes, which are the same operators in every batch."""
+
+    steps: list[tuple[Node, list[physical.Input | int]]]
+    outputs: list[physical.Input | int]
+    numbers: list[list[int]]
+    ports: list[physical.Input]
+    sets: list[frozenset[str]]
+    goes_by: list[tuple[int, int]]
+    routes: dict[int, RouteOperator]
+
+
+@cached_by_identity  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
+def _wire(*parts: Node | frozenset[str]) -> Wiring:
+    """The wiring of fragments: their roots, then the streams by which each goes."""
+    roots = [part for part in parts if not isinstance(part, frozenset)]
+    streams = [part for part in parts if isinstance(part, frozenset)]
+    number_of = physical.numbers(*roots)
+    own = goes_by(roots, streams)
 
     def place(node: Node) -> physical.Input | int:
         return node if isinstance(node, physical.Input) else number_of[node]
 
-    return [(node, [place(source) for source in physical.sources(node)]) for node in nodes], place(root)
+    steps = [(node, [place(source) for source in physical.sources(node)]) for node in number_of]
+    numbers = [[number_of[node] for node in physical.numbered(root)] for root in roots]
+    ports = list({port.name: port for root in roots for port in physical.ports(root)}.values())
+    pairs = [(own[node], streams_below(node, own[node])) for node in number_of]
+    sets = list(dict.fromkeys((*streams, *(each for pair in pairs for each in pair))))
+    by_number = [(sets.index(one), sets.index(below)) for one, below in pairs]
+    routes = {
+        n: RouteOperator(node.use, node.outputs) for node, n in number_of.items() if isinstance(node, physical.Route)
+    }
+    return Wiring(steps, [place(root) for root in roots], numbers, ports, sets, by_number, routes)
+
+
+class OperatorError(Exception):
+    """An error of the operator with a number: it fails the queries that read it, and no others."""
+
+    def __init__(self, number: int, error: StrandlineError) -> None:
+        super().__init__(number, error)
+        self.number, self.error = number, error
 
 
 class FragmentRunner:
-    """The operators of one fragment, wired as its tree; `watch` observes the output of each of them."""
+    """The operators of fragments, wired as their trees: one that several of them have runs once. `watch` observes the
+    output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all."""
 
-    def __init__(self, root: Node, watch: Callable[[int, pl.DataFrame], None] | None = None) -> None:
-        self._steps, self._root = _wiring(root)
+    def __init__(
+        self,
+        *roots: Node,
+        streams: Sequence[frozenset[str]] = (),
+        watch: Callable[[int, pl.DataFrame], None] | None = None,
+    ) -> None:
+        self._roots = roots
+        wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)))
+        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes = wiring
         self._watch = watch
-        self.operators = [operator_for(node) for node, _ in self._steps]
+        self.operators = [routes.get(number) or operator_for(node) for number, (node, _) in enumerate(self._steps)]
         self._release_early()
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
@@ -171,8 +227,14 @@ class FragmentRunner:
                 if isinstance(below, ReorderChangesOperator) and used[source] == 1 and join.early is None:
                     below.releases_early, join.early = True, side
 
-    def step(self, inputs: Mapping[str, Batch], watermark: Watermark) -> Batch:
-        """The output up to the watermark; inputs by port."""
+    def step(
+        self, inputs: Mapping[str, Batch], watermark: Watermark | Callable[[frozenset[str]], Watermark]
+    ) -> list[Batch]:
+        """The output of each fragment up to the watermark, which may be one by streams; inputs by port. What is over
+        does not run again."""
+        reached_by = [watermark(streams) if callable(watermark) else watermark for streams in self._sets]
+        if all(reached.was_over for reached in reached_by):
+            return [Batch.empty(physical.schema(root)) for root in self._roots]
         done: list[Batch] = []
 
         def input_of(source: physical.Input | int) -> Batch:
@@ -182,16 +244,33 @@ class FragmentRunner:
 
         # Of the whole process: array libraries compute in threads of their own, and a worker runs one task at a time.
         before = cpu_seconds()
-        for number, (_, sources) in enumerate(self._steps):
-            done.append(self.operators[number].step([input_of(source) for source in sources], watermark))
-            self.passed[number] += done[number].frame.height
+        for number, (node, sources) in enumerate(self._steps):
+            own, below = self._goes_by[number]
+            reached = reached_by[own]
+            if reached.was_over:
+                done.append(Batch.empty(physical.schema(node)))
+                continue
+            if own != below:
+                reached = replace(reached, below=reached_by[below].time)
+            try:
+                done.append(self.operators[number].step([input_of(source) for source in sources], reached))
+            except QueryError as error:
+                raise OperatorError(number, error) from error
+            self.passed[number] += len(done[number])
+            if not self.operators[number].is_timed and self._watch is None:
+                continue
             after = cpu_seconds()
             self.seconds[number] += after - before
             before = after
             if self._watch is not None:
                 self._watch(number, done[number].frame)
                 before = cpu_seconds()
-        return input_of(self._root)
+        return [input_of(output) for output in self._outputs]
+
+    def readers(self, number: int, fragments: Sequence[Fragment]) -> frozenset[str]:
+        """The queries whose results need the operator with a number."""
+        needing = (f for f, numbers in zip(fragments, self.numbers, strict=True) if number in numbers)
+        return frozenset(query for fragment in needing for query in fragment.queries)
 
     def unmatched(self) -> dict[str, pl.DataFrame]:
         """Deletions in change feeds of rows that are not there, by stream; once, however often a stream is read."""
@@ -209,9 +288,11 @@ class FragmentRunner:
             if isinstance(operator, stateless.FilterOperator) and operator.refused and not self.passed[number]
         }
 
-    def restore(self, states: Sequence[State]) -> None:
-        for operator, state in zip(self.operators, states, strict=True):
-            operator.restore(state)
+    def restore(self, ids: Sequence[str], states: States) -> None:
+        """Continue from the states of operators by id; one that begins now has none."""
+        for operator_id, operator in zip(ids, self.operators, strict=True):
+            if operator_id in states:
+                operator.restore(states[operator_id])
 
     def save(self) -> list[State]:
         return [operator.save() for operator in self.operators]
@@ -229,6 +310,10 @@ class OperatorCounters:
     bytes: list[int]
     seconds: list[float]
     refused: dict[str, Sample] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its fields; the lists are its own."""
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def add_counters(totals: dict[str, OperatorCounters], fragment: str, counters: OperatorCounters) -> None:
@@ -261,48 +346,81 @@ class StageOutput:
     announced: frozenset[str] = frozenset()  # queries whose open elements all are among the results
     by_shard: dict[int, list[Message]] = field(default_factory=dict)
     for_driver: list[Message] = field(default_factory=list)
-    results: dict[str, list[pl.DataFrame]] = field(default_factory=dict)
+    results: dict[str, list[Batch]] = field(default_factory=dict)
     counts: dict[str, OperatorCounters] = field(default_factory=dict)
     profiler: EdgeProfiler = field(default_factory=EdgeProfiler)
+    failed: frozenset[str] = frozenset()
+    version: Mapping[str, Any] | None = None  # the version of the graph, for the tasks of the later stages
 
-    def runner(self, fragment: Fragment) -> FragmentRunner:
-        """The operators of a fragment, with the profiler on its edges if there is something to measure."""
+    def runner(self, *fragments: Fragment) -> FragmentRunner:
+        """The operators of fragments, with the profiler on their edges if there is something to measure."""
+        roots, streams = [f.root for f in fragments], tuple(f.streams for f in fragments)
         if not self.profiler.requested_metrics:
-            return FragmentRunner(fragment.root)
-        return FragmentRunner(
-            fragment.root, lambda number, frame: self.profiler.record(f"{fragment.id}.{number}", frame)
-        )
+            return FragmentRunner(*roots, streams=streams)
+        steps: dict[int, list[str]] = {}
+        for fragment, numbers in zip(fragments, _wire(*roots, *streams).numbers, strict=True):
+            for own, number in enumerate(numbers):
+                steps.setdefault(number, []).append(f"{fragment.id}.{own}")
 
-    def count(self, fragment: Fragment, runner: FragmentRunner, states: Sequence[State] = ()) -> None:
-        """Record the counters of a fragment; stage 0 has no state."""
+        def watch(number: int, frame: pl.DataFrame) -> None:
+            for step in steps[number]:
+                self.profiler.record(step, frame)
+
+        return FragmentRunner(*roots, streams=streams, watch=watch)
+
+    def count(self, fragments: Sequence[Fragment], runner: FragmentRunner, states: Sequence[State] = ()) -> None:
+        """Record the counters of fragments; stage 0 has no state. The state and the time of an operator that several of
+        them have count in the first."""
         states = states or [State()] * len(runner.operators)
-        rows, sizes = [state.rows() for state in states], [state.size() for state in states]
-        counters = OperatorCounters(runner.passed, rows, sizes, runner.seconds, runner.refused())
-        add_counters(self.counts, fragment.id, counters)
+        refused = runner.refused()
+        counted: set[int] = set()
+        for fragment, numbers in zip(fragments, runner.numbers, strict=True):
+            own = [number not in counted for number in numbers]
+            counters = OperatorCounters(
+                [runner.passed[number] for number in numbers],
+                [states[number].rows() if first else 0 for number, first in zip(numbers, own, strict=True)],
+                [states[number].size() if first else 0 for number, first in zip(numbers, own, strict=True)],
+                [runner.seconds[number] if first else 0.0 for number, first in zip(numbers, own, strict=True)],
+                {str(i): refused[str(number)] for i, number in enumerate(numbers) if str(number) in refused},
+            )
+            counted.update(numbers)
+            add_counters(self.counts, fragment.id, counters)
 
     def count_reading(self, stream: str, rows: int, seconds: float) -> None:
         """Record the cost of reading a source, as a fragment of one operator."""
         add_counters(self.counts, f"source:{stream}", OperatorCounters([rows], [0], [0], [seconds]))
 
+    def fail(self, queries: frozenset[str], error: StrandlineError) -> None:
+        """Report that queries have failed: what they send to others is of no use."""
+        self.failed |= queries
+        for query in sorted(queries):
+            self.for_driver.append(Message("failed", query, DRIVER, facts=error.to_json()))
+
     def send(self, shard: int, message: Message) -> None:
         self.by_shard.setdefault(shard, []).append(message)
 
-    def route(self, route: physical.ExchangeTo | physical.ResultOf, frame: pl.DataFrame) -> None:
+    def route(self, route: physical.ExchangeTo | physical.ResultOf, batch: Batch) -> None:
         """Send the output of a fragment where it belongs."""
-        if not frame.height:
+        if not len(batch):
             return
         if isinstance(route, physical.ResultOf):
-            self.results.setdefault(route.query, []).append(frame)
+            self.results.setdefault(route.query, []).append(batch)
             return
-        for shard, part in _by_shard(route, frame, self.shards):
+        for shard, part in _by_shard(route, batch.frame, self.shards):
             self.send(shard, Message("port", route.port, route.stage, self.sender, table=to_table(part)))
 
     def close(self) -> None:
-        """Send the results of a task, one message per query, then the counters of its operators."""
-        for query, frames in self.results.items():
-            self.for_driver += self.write_result(query, pl.concat(frames, rechunk=True), query in self.announced)
+        """Send the results of a task, one message per query or per shared join, then the counters of its operators."""
+        routed: dict[str, PairsOfUse] = {}
+        for query, batches in self.results.items():
+            if len(batches) == 1 and isinstance(batches[0], PairsOfUse) and query in self.write_result.sent:
+                routed[query] = batches[0]
+            else:
+                frame = stack([batch.frame for batch in batches])
+                self.for_driver += self.write_result(query, frame, query in self.announced)
+        self.for_driver += bundle(routed, self.write_result.sent)
         self.results = {}
-        facts = {fragment: asdict(counts) for fragment, counts in self.counts.items()}
+        facts = {fragment: counts.to_json() for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
         if self.profiler.edges:
             edges = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
@@ -341,9 +459,11 @@ def run_stage(
     out: StageOutput,
     *,
     announces: bool = False,
+    last_stage: int | None = None,
 ) -> States:
     """Run one batch of all fragments of a stage in one shard; returns their states after it. With `announces`,
     everything that is open in results is sent again, also for queries to which the batch has not announced it.
+    `last_stage` is that of the engine, which may have more of them than the pipeline.
 
     Source status messages are forwarded to the same shard of the next stage: every shard of every stage gets each of
     them once.
@@ -352,28 +472,56 @@ def run_stage(
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     out.announced = frozenset(query for status in statuses.values() for query in status.announced)
     reporting = _reporting_fragments(pipeline)
+    last_stage = pipeline.stages if last_stage is None else last_stage
     after: States = {}
-    for fragment in pipeline.at(stage):
-        if not fragment.everywhere and shard != 0:
+    for group in _groups_of(pipeline, stage):
+        if not group[0].everywhere and shard != 0:
             continue
-        runner = out.runner(fragment)
-        if fragment.id in states:
-            runner.restore(states[fragment.id])
-        is_announced = announces or fragment.query in out.announced
-        watermark = replace(watermark_of(statuses, fragment.streams), announces=is_announced)
-        result = runner.step(_inputs(fragment, messages_in), watermark)
-        out.route(fragment.route, result.frame)
+        is_announced = announces or any(query in out.announced for fragment in group for query in fragment.queries)
+
+        def reached(
+            streams: frozenset[str], since: Instant = group[0].since, announces: bool = is_announced
+        ) -> Watermark:
+            return replace(watermark_of(statuses, streams, since), announces=announces)
+
+        fragments, runner, results = _run(group, messages_in, states, reached, out, pipeline)
+        ids = _operator_ids(fragments, runner)
+        for fragment, result in zip(fragments, results, strict=True):
+            out.route(fragment.route, result)
         for stream, rows in runner.unmatched().items():
-            if rows.height and reporting[stream] == fragment.id:
+            if rows.height and any(reporting[stream] == fragment.id for fragment in fragments):
                 out.for_driver.append(Message("unmatched", stream, DRIVER, table=to_table(_as_rejected(stream, rows))))
-        after[fragment.id] = runner.save()
-        out.count(fragment, runner, after[fragment.id])
+        saved = runner.save()
+        after |= dict(zip(ids, saved, strict=True))
+        out.count(fragments, runner, saved)
     for message in messages_in:
         if message.stage == DRIVER:
             out.for_driver.append(message)
-        elif message.stage > stage or (message.kind == "watermark" and stage < pipeline.stages):
+        elif message.stage > stage or (message.kind in ("watermark", "version") and stage < last_stage):
             out.send(shard, message)
     return after
+
+
+def _run(
+    fragments: Sequence[Fragment],
+    messages_in: Sequence[Message],
+    states: States,
+    watermark: Callable[[frozenset[str]], Watermark],
+    out: StageOutput,
+    pipeline: Pipeline,
+) -> tuple[Sequence[Fragment], FragmentRunner, list[Batch]]:
+    """Run fragments that share operators, without those of queries that fail: theirs are run no further."""
+    while True:
+        runner = out.runner(*fragments)
+        runner.restore(_operator_ids(fragments, runner), states)
+        try:
+            return fragments, runner, runner.step(_inputs(runner.ports, messages_in), watermark)
+        except OperatorError as failure:
+            failed = runner.readers(failure.number, fragments)
+            if len(out.failed | failed) == len(pipeline.queries):
+                raise failure.error from None
+            out.fail(failed, failure.error)
+            fragments = [fragment for fragment in fragments if not failed.issuperset(fragment.queries)]
 
 
 def _reporting_fragments(pipeline: Pipeline) -> dict[str, str]:
@@ -398,10 +546,43 @@ def _as_rejected(stream: str, rows: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(parts, schema=REJECT_SCHEMA)
 
 
-def _inputs(fragment: Fragment, messages_in: Sequence[Message]) -> dict[str, Batch]:
+@cached_by_identity
+def _groups_of(pipeline: Pipeline, stage: int) -> list[list[Fragment]]:
+    """The fragments of a stage, in groups that run together."""
+    return _group_by_operators(pipeline.at(stage))
+
+
+def _group_by_operators(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
+    """Fragments that have an operator in common run together."""
+    groups: list[list[Fragment]] = []
+    group_of: dict[str, list[Fragment]] = {}  # by operator
+    for fragment in fragments:
+        touching = {id(group): group for operator in fragment.operators if (group := group_of.get(operator))}
+        group, *others = touching.values() or [[]]
+        for other in others:
+            group += other
+            group_of.update({operator: group for each in other for operator in each.operators})
+        groups = [each for each in groups if id(each) not in touching or each is group]
+        if not group:
+            groups.append(group)
+        group.append(fragment)
+        group_of.update(dict.fromkeys(fragment.operators, group))
+    return groups
+
+
+def _operator_ids(fragments: Sequence[Fragment], runner: FragmentRunner) -> list[str]:
+    """The ids of the operators of a runner."""
+    ids = [""] * len(runner.operators)
+    for fragment, numbers in zip(fragments, runner.numbers, strict=True):
+        for number, operator_id in zip(numbers, fragment.operators, strict=True):
+            ids[number] = operator_id
+    return ids
+
+
+def _inputs(ports: Sequence[physical.Input], messages_in: Sequence[Message]) -> dict[str, Batch]:
     """The elements for each port; senders in a fixed order, so that a batch that runs again sees the same."""
     inputs: dict[str, Batch] = {}
-    for port in physical.ports(fragment.root):
+    for port in ports:
         arrived = sorted((m for m in messages_in if m.kind == "port" and m.name == port.name), key=lambda m: m.sender)
         if arrived:
             inputs[port.name] = Batch.concat([Batch(m.frame) for m in arrived])

@@ -215,7 +215,8 @@ def read_progress(run: Path, query: str) -> RecordedProgress | None:
             if newest is None or streams is None:
                 continue
             statuses = {name: SourceStatus.from_json(status) for name, status in newest[0].statuses.items()}
-            rows = [status.high for name, status in statuses.items() if name in streams and status.rows]
+            own = [status.for_queries_over(streams) for name, status in statuses.items() if name in streams]
+            rows = [status.high for status in own if status.rows]
             return RecordedProgress(watermark_of(statuses, streams).time, min(max(rows, default=0), FOREVER - 1))
     return None
 

@@ -94,4 +94,4 @@ def test_a_small_report_has_its_tables_and_figures(name: str, tmp_path: Path, mo
 def test_another_paper_is_unknown() -> None:
     with pytest.raises(StrandlineError, match="unknown paper"):
         reproduce("codd", PaperOptions(), Console())
-    assert set(PAPERS) == {"ayad-naughton", "golab-ozsu", "kraemer-pna"}
+    assert set(PAPERS) == {"ayad-naughton", "golab-ozsu", "hammad", "kraemer-pna"}

@@ -31,9 +31,10 @@ SHOWN = {
         "write FROM a WINDOW(RANGE 10 MINUTES)",
     ),
     "time-groups": (
-        "SELECT date_trunc('hour', ts) AS h, count(*) AS n FROM a GROUP BY date_trunc('hour', ts);",
-        "write FROM a WINDOW(RANGE 1 HOUR SLIDE 1 HOUR)",
+        "SELECT date_trunc('month', ts) AS m, count(*) AS n FROM a GROUP BY date_trunc('month', ts);",
+        "write FROM a WINDOW(RANGE UNBOUNDED)",
     ),
+    "unordered-result": ("SELECT k FROM a ORDER BY k;", "a continuous result has no order"),
     "derived-windows": (
         "SELECT a.k FROM a JOIN c ON c.ts BETWEEN a.ts AND a.ts + INTERVAL '2 days';",
         "the windows follow from the condition: a WINDOW(RANGE",

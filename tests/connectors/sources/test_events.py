@@ -54,7 +54,7 @@ def test_rows_that_do_not_fit_are_refused_whole_or_kept_aside() -> None:
             ([("a", 1)], "row 1 is not a tuple of 3 values"),
             ([{"k": "a", "y": 1}], "unknown columns: y"),
             (pa.table({"k": ["a"]}), "missing columns: x, ts"),
-            (7, "a int is not a table"),
+            (7, "a value of type int is not a table"),
         ]:
             with pytest.raises(sl.StrandlineError, match=why):
                 database.append("s", wrong)

@@ -453,6 +453,41 @@ def test_inspect_of_several_files_and_of_a_table(db: Database, tmp_path: Path) -
     assert inspect_files(paths[:2]).count("CREATE STREAM") == 2
 
 
+def test_files_of_several_formats_are_named_apart(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k\n1\n")
+    (tmp_path / "a.json").write_text('{"k": 1}\n')
+    with pytest.raises(StrandlineError, match="several formats") as caught:
+        inspect_files([str(tmp_path)])
+    assert caught.value.hint == "Name the files of one format by a pattern, as in file('directory/*.csv')."
+
+
+def test_inspect_of_a_file_without_a_header(db: Database, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("1,x,2024-01-01 09:00:00\n2,y,2024-01-01 09:00:05\n")
+    text = inspect_files([f"{tmp_path}/a.csv"])
+    assert "-- the first line is no header" in text and "header => false" in text and "ORDERED BY column3" in text
+    db.sql(text)
+    assert all_rows(db, "SELECT column1, column2 FROM a WINDOW(RANGE UNBOUNDED)") == [(1, "x"), (2, "y")]
+
+
+def test_inspect_of_results_declares_their_periods(db: Database, tmp_path: Path) -> None:
+    db.sql("CREATE STREAM s (k INT, ts TIMESTAMP) SOURCE rows((1, '2024-01-01'), (2, '2024-01-02')) ORDERED BY ts")
+    counts = db.sql("SELECT count(*) AS n FROM s WINDOW(RANGE 3 DAYS)")
+    assert counts.await_end(60)
+    pq.write_table(counts.results(), tmp_path / "counts.parquet")
+    path = f"{tmp_path}/counts.parquet"
+    as_stream, as_table = inspect_files([path]), inspect_files([path], is_table=True, name="kept")
+    assert "\n  VALID FROM valid_from UNTIL valid_until\n" in as_stream
+    assert as_table.endswith("VALID FROM valid_from UNTIL valid_until;") and "are the time in which" in as_table
+    db.sql(as_stream)
+    db.sql(as_table)
+    again = db.sql("SELECT n FROM counts")
+    assert again.await_end(60) and again.results() == counts.results()
+    for day in range(1, 7):
+        at = f"2024-01-0{day} 12:00:00"
+        kept = db.sql(f"SELECT n FROM kept AT TIMESTAMP '{at}'").results()
+        assert kept.to_pylist() == counts.snapshot(at).to_pylist()
+
+
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     """Opening one waits for its writer, who may never come."""
     os.mkfifo(tmp_path / "pipe.csv")

@@ -91,8 +91,8 @@ def run(source: PartitionedSource, text: str, tasks: int, shards: int) -> Answer
     for report in LocalRun(running, sources={"s": source}, tasks=tasks).batches():
         for table in report.results.get("q", ()):
             answer.elements += elements_of(from_result(table, schema(plan)))
-        for table in report.late.get("s", ()):
-            answer.late.setdefault("s", []).extend(table.to_pylist())
+        for rows in report.late.get("s", ()):
+            answer.late.setdefault("s", []).extend(rows.table.to_pylist())
     answer.late_count = {"s": running.metrics.statuses["s"].late}
     return answer
 

@@ -16,6 +16,7 @@ import pytest
 import strandline as sl
 from strandline.connectors.sources.sampled_values import estimate_distinct
 from strandline.database.database import Database
+from strandline.database.query import Query
 from strandline.logical.catalog import StreamStatistics
 
 START = datetime(2024, 1, 1)
@@ -88,14 +89,23 @@ def test_estimates_of_distinct_values() -> None:
     assert estimate_distinct(pl.Series([None], dtype=pl.Int64), 1_000) == 0
 
 
-def test_a_restart_plans_with_what_was_known_at_the_start(tmp_path: Path) -> None:
-    from strandline.runtime.checkpoint.identity import read_identity
+def test_a_restart_runs_the_plan_that_was_made_at_the_start(tmp_path: Path) -> None:
+    """Other rates would now give another plan: it is not made, since the state belongs to the stored one."""
+    for name in "abc":
+        write(tmp_path / f"{name}.csv", "csv", 40)
 
-    write(tmp_path / "a.csv", "csv")
-    statement = f"CREATE STREAM s (k VARCHAR, id BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/a.csv') ORDERED BY ts"
-    with sl.connect(engine="local", checkpoint=tmp_path / "c") as db:
-        db.sql(statement)
-        query = db.sql("SELECT k, COUNT(*) AS n FROM s [RANGE 1 MINUTE] GROUP BY k", name="q")
-        recorded = read_identity(query.checkpoint)["statistics"]["s"]
-        query.await_end()
-    assert recorded["rate"] == pytest.approx(10, rel=0.02) and recorded["values"]["k"] == 20
+    def run(rates: tuple[int, int, int], checkpoint: Path | None) -> Query:
+        with sl.connect(engine="local", checkpoint=checkpoint) as db:
+            for name, rate in zip("abc", rates, strict=True):
+                db.sql(
+                    f"CREATE STREAM {name} (k VARCHAR, id BIGINT, ts TIMESTAMP) SOURCE file('{tmp_path}/{name}.csv') "
+                    f"ORDERED BY ts WITH (rate = {rate}, DISTINCT (k) = 20)"
+                )
+            windows = ", ".join(f"{name} WINDOW(RANGE 10 SECONDS)" for name in "abc")
+            query: Query = db.sql(f"SELECT a.id FROM {windows} WHERE a.k = b.k AND b.k = c.k", name="q")
+            assert query.await_end(60)
+            return query
+
+    first = run((1, 10, 5_000), tmp_path / "c")
+    assert run((5_000, 10, 1), None).pipeline.fragments != first.pipeline.fragments
+    assert run((5_000, 10, 1), tmp_path / "c").pipeline.fragments == first.pipeline.fragments

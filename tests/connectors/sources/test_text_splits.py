@@ -137,9 +137,9 @@ def run(source: Source, text: str, tasks: int, batch_rows: int) -> tuple[Answer,
         before = executed.positions
         for table in report.results.get("q", ()):
             answer.elements += elements_of(from_result(table, schema(plan)))
-        for kind, tables in (("late", report.late), ("rejected", report.rejected)):
-            rows = [row for table in tables.get("s", ()) for row in table.to_pylist()]
-            getattr(answer, kind).setdefault("s", []).extend(rows)
+        late = [rows.table for rows in report.late.get("s", ())]
+        for kind, tables in (("late", late), ("rejected", report.rejected.get("s", ()))):
+            getattr(answer, kind).setdefault("s", []).extend(row for table in tables for row in table.to_pylist())
     status = running.metrics.statuses["s"]
     check_balance(status)
     answer.late_count, answer.rejected_count = {"s": status.late}, {"s": status.rejected}

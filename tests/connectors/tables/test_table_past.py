@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeAlias
 
 import polars as pl
 import pytest
@@ -17,8 +17,11 @@ from strandline.connectors.tables import log as table_log
 from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.statements import DeleteRows, InsertRows, TableStatement
 from strandline.connectors.tables.store import TableStore, open_table
+from strandline.core.errors import QueryError
+from strandline.core.temporal import OPEN
 
 FEWEST = 40
+Row: TypeAlias = tuple[Any, ...]
 
 
 @pytest.fixture(autouse=True)
@@ -68,10 +71,8 @@ def test_every_instant_is_read_from_its_image(keep: int | None, tmp_path: Path) 
     store.close()
 
 
-def test_a_read_looks_at_a_bounded_part_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    draw, model, clock = Random(1), TableModel(), Hand()
-    store = open_table(table_in(tmp_path / "t"), clock)
-    change(store, model, draw, clock, 600)
+def count_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many changes each read of the log looks at, from now on."""
     counts: list[int] = []
     read = LogReader.read
 
@@ -80,12 +81,64 @@ def test_a_read_looks_at_a_bounded_part_of_the_log(tmp_path: Path, monkeypatch: 
         return read(self, start, end, *more)
 
     monkeypatch.setattr(LogReader, "read", counted)
+    return counts
+
+
+def test_a_read_looks_at_a_bounded_part_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw, model, clock = Random(1), TableModel(), Hand()
+    store = open_table(table_in(tmp_path / "t"), clock)
+    change(store, model, draw, clock, 600)
+    counts = count_reads(monkeypatch)
     in_file = max(int(b.stem) - int(a.stem) for a, b in pairwise(sorted((tmp_path / "t").glob("*.log"))))
     for at in list(model.past)[::20]:
         counts.clear()
         assert rows_of(store.content_at(at)) == model.at(at)
         # One block to find the position, and what follows the image: it comes with the first file after enough changes.
         assert sum(counts) <= FEWEST + 3 * in_file < store.reach / 3
+    store.close()
+
+
+def between(history: list[Row], since: int, until: int) -> list[Row]:
+    """The rows of a history that are valid in [since, until), as it was known before `until`."""
+    ends = [(*row, start, OPEN if end >= until else end) for *row, start, end in history if start < until]
+    return [row for row in ends if row[-1] > since]
+
+
+@pytest.mark.parametrize("keep", [None, 400])
+def test_the_history_between_two_instants_is_a_part_of_the_whole(keep: int | None, tmp_path: Path) -> None:
+    draw, model, clock = Random(f"history {keep}"), TableModel(), Hand()
+    store = open_table(table_in(tmp_path / "t", keep_us=keep), clock)
+    change(store, model, draw, clock, 160)
+    whole, first = store.history().rows(), max(store.retained_since, min(model.past) - 3)
+    for at in (at for at in model.past if at >= first):
+        assert sorted(row[:3] for row in whole if row[-2] <= at < row[-1]) == sorted(model.at(at))
+    for _ in range(300):
+        since = draw.randrange(first, clock.at + 9)
+        until = since + draw.choice((1, 2, 15, 100, 10_000))
+        assert store.history(since, until).rows() == between(whole, since, until)
+        assert store.history(since).rows() == between(whole, since, OPEN)
+        assert store.history(until=until).rows() == between(whole, store.retained_since, until)
+    for bounds in ((first - 9, None), (None, first), (first - 9, clock.at)) if keep else ():
+        with pytest.raises(QueryError, match="no longer kept"):
+            store.history(*bounds)
+    store.close()
+
+
+def test_a_history_between_two_instants_reads_a_bounded_part_of_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw, model, clock = Random(2), TableModel(), Hand()
+    store = open_table(table_in(tmp_path / "t"), clock)
+    change(store, model, draw, clock, 600)
+    counts = count_reads(monkeypatch)
+    in_file = max(int(b.stem) - int(a.stem) for a, b in pairwise(sorted((tmp_path / "t").glob("*.log"))))
+    whole = store.history().rows()
+    assert sum(counts) == store.reach
+    for at in list(model.past)[::20]:
+        counts.clear()
+        assert store.history(at, at + 20).rows() == between(whole, at, at + 20)
+        # A block for each of the two positions, what follows the image, and at most 20 changes of 3 rows.
+        assert sum(counts) <= FEWEST + 4 * in_file + 120 < store.reach / 2
     store.close()
 
 

@@ -204,7 +204,7 @@ def test_statements_of_a_group_are_those_one_after_the_other(seed: int, on_confl
             statements.insert(1, DeleteRows(equal(K, number(draw.randrange(12)))))
         requests = [together(statement) for statement in statements]
         store = open_table(table_in(tmp_path / "t"), clock)
-        store._enqueue_all(requests)
+        store._enqueue(*requests)
         for request, statement in zip(requests, statements, strict=True):
             request.done.wait()
             try:
@@ -228,7 +228,7 @@ def test_a_group_with_null_where_there_must_be_a_value(tmp_path: Path) -> None:
     store = open_table(table_in(tmp_path / "t", required=("v",)))
     rows = [frame((1, 10, "a")), frame((2, None, "b")), frame((3, 30, "c"))]
     requests = [groups.CommitRequest(InsertRows(each, "update")) for each in rows]
-    store._enqueue_all(requests)
+    store._enqueue(*requests)
     for request in requests:
         request.done.wait()
     assert [getattr(request.error, "code", None) for request in requests] == [None, "null-value", None]

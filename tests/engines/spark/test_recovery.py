@@ -23,7 +23,7 @@ from support import LONG, heed_interrupts, kill_tree
 
 # The joined pairs grow with the square of the rows: few of them cross as many batches as many do.
 FILES, ROWS, BATCH = (40, 400, 1500) if LONG else (20, 80, 160)
-QUERIES = ("per_key", "total", "pairs", "cheap")
+QUERIES = ("per_key", "total", "pairs", "cheap", "beside")
 
 
 def script(directory: Path) -> str:
@@ -37,6 +37,9 @@ CREATE STREAM pairs AS
   SELECT a.k, a.v AS one, b.v AS two FROM t WINDOW(RANGE 1 SECOND) a, t WINDOW(RANGE 2 SECONDS SLIDE 1 SECOND) b
    WHERE a.k = b.k AND a.v < b.v;
 CREATE STREAM cheap AS SELECT s, v FROM t WHERE v < 0.2;
+CREATE STREAM u (k BIGINT, v DOUBLE, ts TIMESTAMP)
+  SOURCE file('{directory}/*.parquet', follow => true) ORDERED BY ts WITHIN 4 SECONDS;
+CREATE STREAM beside AS SELECT p.k, p.n, u.v FROM per_key p JOIN u WINDOW(RANGE 100 MILLISECONDS) u ON p.k = u.k;
 """
 
 

@@ -85,12 +85,16 @@ def watched() -> Iterator[Run]:
     plain = StageOutput.runner, StageOutput.count
 
     def runner(output: StageOutput, fragment: Fragment) -> FragmentRunner:
-        return FragmentRunner(fragment.root, lambda number, frame: run.edges[f"{fragment.id}.{number}"].add(frame))
+        def watch(number: int, frame: pl.DataFrame) -> None:
+            run.edges[f"{fragment.id}.{number}"].add(frame)
 
-    def count(output: StageOutput, fragment: Fragment, runner: FragmentRunner, states: object = ()) -> None:
+        return FragmentRunner(fragment.root, streams=[fragment.streams], watch=watch)
+
+    def count(output: StageOutput, fragments: list[Fragment], runner: FragmentRunner, states: object = ()) -> None:
+        (fragment,) = fragments
         for number, operator in enumerate(runner.operators):
             run.kept[f"{fragment.id}.{number}"] |= {word_of(log) for log in operator.logs.values() if log.segments}
-        plain[1](output, fragment, runner, states)  # type: ignore[arg-type]
+        plain[1](output, fragments, runner, states)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(StageOutput, "runner", runner)

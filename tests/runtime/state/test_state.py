@@ -128,10 +128,10 @@ def read(keeper: StateStore, version: StoredVersion) -> States:
 
 def test_a_version_is_read_as_it_was_written(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    versions = [keeper.write(0, {"f1": [numbered(1)]}), keeper.write(1, {"f1": [numbered(1, 2)]})]
+    versions = [keeper.write(0, {"a": numbered(1)}), keeper.write(1, {"a": numbered(1, 2)})]
     store._opened.clear()
     for version, numbers in zip(versions, ([1], [1, 2]), strict=True):
-        (found,) = read(keeper, version)["f1"]
+        found = read(keeper, version)["a"]
         assert found.numbers == {"n": len(numbers)}
         assert found.segments["log"][0].frame.get_column("x").to_list() == numbers
         assert found.segments["log"][0].facts == {"consumed": 1, "next": 2}
@@ -139,24 +139,24 @@ def test_a_version_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_batch_that_runs_again_replaces_its_version(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    keeper.write(0, {"f1": [numbered(1)]})
-    (found,) = read(keeper, keeper.write(0, {"f1": [numbered(5, 6)]}))["f1"]
+    keeper.write(0, {"a": numbered(1)})
+    found = read(keeper, keeper.write(0, {"a": numbered(5, 6)}))["a"]
     assert found.segments["log"][0].frame.get_column("x").to_list() == [5, 6]
 
 
 def test_writers_do_not_replace_each_others_files(tmp_path: Path) -> None:
     first, second = StateStore(tmp_path, 1, 0, epoch=1), StateStore(tmp_path, 1, 0, epoch=2)
-    version = second.write(4, {"f1": [numbered(1)]})
-    first.write(4, {"f1": [numbered(2)]})  # paused, and taken over in the meantime
+    version = second.write(4, {"a": numbered(1)})
+    first.write(4, {"a": numbered(2)})  # paused, and taken over in the meantime
     store._opened.clear()
-    (found,) = read(second, version)["f1"]
+    found = read(second, version)["a"]
     assert found.segments["log"][0].frame.get_column("x").to_list() == [1]
 
 
 def test_an_older_version_is_not_taken_for_the_one_that_is_meant(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    older = keeper.write(2, {"f1": [numbered(1)]})
-    newer = keeper.write(3, {"f1": [numbered(1, 2)]})
+    older = keeper.write(2, {"a": numbered(1)})
+    newer = keeper.write(3, {"a": numbered(1, 2)})
     path = tmp_path / "1" / "0"
     (path / newer.manifest).write_bytes((path / older.manifest).read_bytes())
     with pytest.raises(CheckpointError) as raised:
@@ -168,7 +168,7 @@ def test_an_older_version_is_not_taken_for_the_one_that_is_meant(tmp_path: Path)
 @pytest.mark.parametrize("damage", ["cut", "flip", "gone"])
 def test_damaged_state_is_refused(tmp_path: Path, pattern: str, damage: str) -> None:
     keeper = StateStore(tmp_path, 1, 0)
-    version = keeper.write(0, {"f1": [numbered(1, 2, 3)]})
+    version = keeper.write(0, {"a": numbered(1, 2, 3)})
     store._opened.clear()
     (path,) = (tmp_path / "1" / "0").glob(pattern)
     content = path.read_bytes()
@@ -181,7 +181,7 @@ def test_damaged_state_is_refused(tmp_path: Path, pattern: str, damage: str) -> 
         case "gone":
             path.unlink()
     for check in (
-        lambda: read(keeper, version)["f1"][0].segments["log"][0].frame,
+        lambda: read(keeper, version)["a"].segments["log"][0].frame,
         lambda: verify_version(tmp_path / "1" / "0", version.manifest, version.digest),
     ):
         with pytest.raises(CheckpointError) as raised:
@@ -193,10 +193,10 @@ def test_old_versions_and_their_segments_are_forgotten(tmp_path: Path) -> None:
     keeper = StateStore(tmp_path, 1, 0)
     kept = numbered(0)
     for batch in range(60):
-        version = keeper.write(batch, {"f1": [kept, numbered(batch)]})
+        version = keeper.write(batch, {"a": kept, "b": numbered(batch)})
     files = {path.name for path in (tmp_path / "1" / "0").iterdir()}
     assert len(files) < 60 and version.manifest in files
     store._opened.clear()
-    first, last = read(keeper, version)["f1"]
+    first, last = read(keeper, version).values()
     assert first.segments["log"][0].frame.get_column("x").to_list() == [0]
     assert last.segments["log"][0].frame.get_column("x").to_list() == [59]

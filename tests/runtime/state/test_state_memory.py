@@ -32,13 +32,13 @@ found, memory = 0, []
 for batch in range(batches):
     join = HashJoinOperator([ColumnRef("l.k", BIGINT)], [ColumnRef("r.k", BIGINT)], None, left, right)
     if batch:
-        join.restore(store.read(version.manifest, version.digest)["f"][0])
+        join.restore(store.read(version.manifest, version.digest)["f"])
     time = np.arange(batch * rows, (batch + 1) * rows)
     # Every key of the left comes once; the right asks for the key of 10 batches ago, so old state must be found.
     mine = pl.DataFrame({"l.k": time, "l.v": time, "@from": time, "@until": time + 10**9})
     theirs = pl.DataFrame({"r.k": time - 10 * rows, "r.v": time, "@from": time, "@until": time + 1})
     found += len(join.step([Batch(mine), Batch(theirs)], Watermark(int(time[-1]) + 1)))
-    version = store.write(batch, {"f": [join.save()]})
+    version = store.write(batch, {"f": join.save()})
     gc.collect()
     memory.append(own_megabytes())
 size = join.save().size() / 2**20

@@ -99,7 +99,7 @@ def _measure_once(pipeline: Pipeline, streams: Sequence[GeneratedStream], window
 
 def _count_expired(run: LocalRun, watermark: Instant) -> int:
     """Rows of hashed logs that have ended: nothing can match them any more."""
-    operators = [state for states in run.states.values() for fragment in states.values() for state in fragment]
+    operators = [state for states in run.states.values() for state in states.values()]
     segments = [segment for state in operators for log in state.segments.values() for segment in log]
     return sum(int((column(s, UNTIL) <= watermark).sum()) for s in segments if "until" in s.facts)
 

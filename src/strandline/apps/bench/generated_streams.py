@@ -148,10 +148,10 @@ class TimedRun:
                     inputs[port.name] = Batch(frame.select(*columns, FROM, (pl.col(FROM) + 1).alias(UNTIL)))
                 elif port.name in waiting:
                     inputs[port.name] = waiting[port.name]
-            out = self.runners[fragment.id].step(inputs, Watermark(until, START))
+            out = self.runners[fragment.id].step(inputs, Watermark(until, START))[0]
             began = time.process_time()
             output = StageOutput(1, 0, open_result_writer(self.pipeline, {}, 0, "0"))
-            output.route(fragment.route, out.frame)
+            output.route(fragment.route, out)
             output.close()
             if isinstance(fragment.route, physical.ExchangeTo):
                 for message in decode(encode(output.by_shard.get(0, []))):

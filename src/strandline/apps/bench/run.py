@@ -37,6 +37,7 @@ from strandline.apps.bench.nexmark import nexmark, report_nexmark
 from strandline.apps.bench.operators import report_operators, run_operators
 from strandline.apps.bench.orders import report_orders, run_orders
 from strandline.apps.bench.over import report_over, run_over
+from strandline.apps.bench.shared_join import report_shared_join, run_shared_join
 from strandline.apps.bench.shedding import report_shedding, run_shedding
 from strandline.apps.bench.tables import report_tables, run_tables
 from strandline.apps.console import print_table
@@ -452,6 +453,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "tables": (run_tables, report_tables),
     "enrich": (run_enrich, report_enrich),
     "over": (run_over, report_over),
+    "shared-join": (run_shared_join, report_shared_join),
 }
 
 

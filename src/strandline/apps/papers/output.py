@@ -14,11 +14,15 @@ from strandline.apps.papers.figure import Figure
 
 @dataclass(frozen=True, slots=True)
 class PaperOptions:
-    """`queries` is a number of random queries, `scale` the share of the papers' data; each paper has one of them."""
+    """`queries` is a number of random queries, `scale` the share of the papers' data, and the others are those of a
+    simulation; each paper has some of them."""
 
     queries: int = 1000
     scale: float | None = None
     directory: Path | None = None
+    utilisation: float = 0.8
+    tuples: int = 100_000
+    seeds: int = 5
 
 
 @dataclass(frozen=True, slots=True)

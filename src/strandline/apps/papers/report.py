@@ -11,6 +11,7 @@ from rich.progress import Progress
 from strandline.apps.console import print_table
 from strandline.apps.papers import ayad_naughton as paper
 from strandline.apps.papers.golab_ozsu.report import report as golab_ozsu
+from strandline.apps.papers.hammad.report import report as hammad
 from strandline.apps.papers.kraemer_pna.report import report as kraemer_pna
 from strandline.apps.papers.output import PaperOptions, draw
 from strandline.core.errors import StrandlineError
@@ -60,5 +61,6 @@ def _experiment(level: paper.Level) -> tuple[str, ...]:
 PAPERS: Final[dict[str, Callable[[PaperOptions, Console], None]]] = {
     "ayad-naughton": _ayad_naughton,
     "golab-ozsu": golab_ozsu,
+    "hammad": hammad,
     "kraemer-pna": kraemer_pna,
 }

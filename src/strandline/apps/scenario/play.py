@@ -242,8 +242,11 @@ class _ScenarioRun:
             rows = reader.rejected(stream.name).to_pylist()
             return self._compared(expect, [VARCHAR], [(row["reason"],) for row in rows])
         kinds = [kind for _, kind in stream.columns]
-        rows = reader.late(stream.name).to_pylist()
-        return self._compared(expect, kinds, [values_of(row.values(), kinds) for row in rows])
+        late: Counter[Values] = Counter()  # for any query
+        for query in self.queries.values():
+            if stream.name in query.heartbeats():
+                late |= Counter(values_of(row.values(), kinds) for row in query.late(stream.name).to_pylist())
+        return self._compared(expect, kinds, list(late.elements()))
 
     def _compared(self, expect: Expect, kinds: Sequence[Type], actual: Sequence[Values]) -> Outcome:
         expected = [cells_of(row, kinds) for row in expect.rows]

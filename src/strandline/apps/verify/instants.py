@@ -12,7 +12,7 @@ from strandline.apps.verify.window_table_text import window_changes
 from strandline.core.temporal import AFTER_ALL, FOREVER
 from strandline.logical.properties.temporal import granule, is_chronon_stream
 from strandline.sql import ast
-from strandline.sql.binder.interval_joins import with_derived_windows
+from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.names import Names
 
 NEVER: Final[Times] = np.zeros(0, dtype=np.int64)

@@ -106,7 +106,9 @@ def _tested_queries(engine: Engine, statements: Sequence[ast.Statement], only: s
                 scope = scope.with_query(name.name, query)
             case ast.CreateView(name, columns, query):
                 scope = scope.with_query(name.name, query, columns)
-            case ast.CreateSink(_, _, query) | ast.QueryWithShedding(query):  # results are judged here, and whole
+            case (
+                ast.CreateSink(_, _, query) | ast.QueryWithShedding(query) | ast.QueryStartingNow(query)
+            ):  # results are judged here, and whole
                 query_scopes[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):
                 query_scopes[id(statement)] = query, scope
@@ -145,29 +147,33 @@ def _run(
             queries[query.name], checkpoints[query.name] = query, checkpoint
     _wait(list(queries.values()), seconds, note)
     cases = []
-    recorded: dict[tuple[Path, str], Recorded] = {}
+    recorded: dict[tuple[Path, str, frozenset[str]], Recorded] = {}
     for tested_query in tested_queries:
         query, checkpoint = queries[tested_query.name], checkpoints[tested_query.name]
         unchecked: str | None = None
+        mine: dict[str, Recorded] = {}
         # All streams that the query is written over: also those that its plan can do without.
         for name in base_streams(tested_query.query, tested_query.name_scope):
             stream = tested_query.name_scope.catalog.get(name)
             if isinstance(stream, Table):
                 try:
-                    recorded[checkpoint, name] = _record_table(engine, stream, query)
+                    mine[name] = _record_table(engine, stream, query)
                 except SourceError as error:
                     unchecked = f'the log of table "{stream.name}" cannot be read again: {error.message}'
                 continue
             assert isinstance(stream, BaseStream), "rows come from base streams"
             if stream.time_column is None:
                 unchecked = f'rows of "{stream.name}" are stamped on arrival, which cannot be repeated'
-            elif (checkpoint, name) not in recorded:
+                continue
+            # Of a stream that may be idle, other rows are late for queries that wait for other streams.
+            waits_for = frozenset(query.heartbeats()) if stream.idle_after_us is not None else frozenset()
+            if (key := (checkpoint, name, waits_for)) not in recorded:
                 is_read = stream.name in query.heartbeats()
                 late = query.late(stream.name, "polars") if is_read else pl.DataFrame()
                 count = None if query.ended else _rows_read(query, stream.name)
-                recorded[checkpoint, name] = record(stream, checkpoint / "sources" / stream.name, late, count)
-        mine = tuple(value for (path, _), value in recorded.items() if path == checkpoint)
-        cases.append(VerifyCase(tested_query, query, mine, unchecked))
+                recorded[key] = record(stream, checkpoint / "sources" / stream.name, late, count)
+            mine[name] = recorded[key]
+        cases.append(VerifyCase(tested_query, query, tuple(mine.values()), unchecked))
     return cases
 
 

@@ -33,9 +33,9 @@ from strandline.logical.properties.temporal import is_chronon_stream, keeps_arri
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.asof_joins import as_table_join
+from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.expressions import Scalars, equality
 from strandline.sql.binder.grouping import grouping_key, is_grouping
-from strandline.sql.binder.interval_joins import with_derived_windows
 from strandline.sql.binder.names import Names
 from strandline.sql.binder.scope import Relation, Scope
 from strandline.sql.binder.select_list import Output, output_columns, write_out_aliases
@@ -96,6 +96,8 @@ class Translation:
             case ast.Changes(kind, inner):
                 same = kind == "RSTREAM"
                 return self.query(inner, ordered=ordered, timed=timed) if same else self.changes(kind, inner)
+            case ast.Ordered(inner, limit=None):
+                return self.query(inner)  # a result has no order
             case ast.Ordered(inner, order, limit):
                 assert limit is not None, "the binder refuses an order of a continuous result"
                 return self.first_rows(inner, order, limit, outer)
@@ -412,14 +414,27 @@ class Translation:
     def lateral(self, join: ast.Join, table: ast.QueryTable) -> FromText:
         """A subquery that reads columns of the left."""
         left = self.table(join.left)
-        held = self.query(table.query, left.scope)
-        right = self.entry(held, table.alias.name, None, table.alias.span, RowTimes.none)
+        # Rows are joined as those of a table in FROM are; other subqueries have no row time.
+        timed = left.row_time is not None and self.has_row_times(table.query)
+        held = self.query(table.query, left.scope, timed=timed)
+        times = RowTimes.own if timed else RowTimes.none
+        right = self.entry(held, table.alias.name, None, table.alias.span, times)
         scope = left.scope.joined(right.scope)
         condition = "TRUE"
         if join.condition is not None:
             condition = self.dialect.sql(Scalars(scope, "ON").condition(join.condition))
         word = "LEFT JOIN" if join.kind == "LEFT" else "JOIN"
-        return FromText(f"({left.sql} {word} LATERAL {right.sql} ON {condition})", scope, None)
+        row_time = later(self.now, left.row_time, right.row_time) if timed and word == "JOIN" else None
+        return FromText(f"({left.sql} {word} LATERAL {right.sql} ON {condition})", scope, row_time)
+
+    def has_row_times(self, query: ast.Query) -> bool:
+        """True if a correlated subquery is the rows of its FROM, and these have row times; the binder has refused
+        DISTINCT in it."""
+        return (
+            isinstance(query, ast.Select)
+            and not is_grouping(query)
+            and self.tables(query.tables, ordered=False).row_time is not None
+        )
 
     def unnested(self, left: FromText, table: ast.UnnestTable, outer: bool) -> FromText:
         """The elements of an array, with their positions."""

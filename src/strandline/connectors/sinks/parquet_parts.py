@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from strandline.connectors.sinks.parquet_join import PartSums, sum_part
 from strandline.core.durable import encode_name
 from strandline.core.temporal import FOREVER, OPEN
+from strandline.core.types import Schema
 from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter
 from strandline.runtime.kernels.batch import UNTIL, keep, times
@@ -73,25 +74,29 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 def open_result_writer(pipeline: Pipeline, targets: Mapping[str, ParquetTarget], batch: int, task: str) -> ResultWriter:
     """Function that turns results into messages of this task."""
-    columns = {query.name: query.columns for query in pipeline.queries}
+    return _TaskWriter({query.name: query.columns for query in pipeline.queries}, targets, f"{batch:09d}-{task}")
 
-    def write_result(query: str, frame: pl.DataFrame, announced: bool) -> list[Message]:
-        target = targets.get(query)
+
+class _TaskWriter:
+    def __init__(self, columns: Mapping[str, Schema], targets: Mapping[str, ParquetTarget], part: str) -> None:
+        self.columns, self.targets, self.part = columns, targets, part
+        self.sent: Mapping[str, Schema] = {query: own for query, own in columns.items() if query not in targets}
+
+    def __call__(self, query: str, frame: pl.DataFrame, announced: bool) -> list[Message]:
+        columns, target = self.columns[query], self.targets.get(query)
         if target is None:
-            return [Message("result", query, DRIVER, table=to_result(frame, columns[query]))]
+            return [Message("result", query, DRIVER, table=to_result(frame, columns))]
         messages: list[Message] = []
-        path = f"{target.staging}/{encode_name(query)}-{batch:09d}-{task}"
+        path = f"{target.staging}/{encode_name(query)}-{self.part}"
         is_open = times(frame, UNTIL) == OPEN
         ended, still_open = keep(frame, ~is_open), keep(frame, is_open)
         if ended.height:
-            facts = asdict(stage_file(to_result(ended, columns[query]), Path(f"{path}.staged")))
+            facts = asdict(stage_file(to_result(ended, columns), Path(f"{path}.staged")))
             messages.append(Message("file", query, DRIVER, facts=facts))
         if still_open.height:
             file = None
             if announced:
                 without_end = still_open.with_columns(pl.lit(FOREVER, pl.Int64).alias(UNTIL))
-                file = asdict(stage_file(to_result(without_end, columns[query]), Path(f"{path}.open")))
+                file = asdict(stage_file(to_result(without_end, columns), Path(f"{path}.open")))
             messages.append(Message("open", query, DRIVER, facts={"rows": still_open.height, "file": file}))
         return messages
-
-    return write_result

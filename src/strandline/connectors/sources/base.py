@@ -68,6 +68,8 @@ class Source(ABC):
     """Input of one declared stream. `directory` is for its own log; None in memory."""
 
     traits: ClassVar[Traits]
+    # True where one reader at a time may have it open, and gets what comes from then on: what came before is gone.
+    is_live: ClassVar[bool] = False
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         self.stream = stream
@@ -217,6 +219,12 @@ def open_source(stream: BaseStream, directory: Path | None = None, span: Span | 
     kind = _source_class(stream.source, span) if stream.table is None else _import_table_source()
     with at_place(span):
         return kind(stream, directory)
+
+
+def is_live(stream: BaseStream) -> bool:
+    """Whether a stream cannot be read again from its beginning by another reader."""
+    # Sources of other packages may lack newer attributes.
+    return stream.table is None and bool(getattr(_source_class(stream.source, None), "is_live", False))
 
 
 def confine_source(call: ConnectorCall, allow: Allow | None, span: Span | None = None) -> None:

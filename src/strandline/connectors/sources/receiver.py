@@ -85,6 +85,8 @@ def stop_listening(listener: socket.socket) -> None:
 
 
 class ReceivingSource(Source):
+    is_live = True
+
     """A source at an address. Its threads write what they receive to a log, and leave their failure for `advance`."""
 
     def __init__(self, stream: BaseStream, directory: Path | None, arguments: SourceArguments) -> None:

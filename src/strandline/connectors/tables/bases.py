@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.connectors.tables import blocks
-from strandline.connectors.tables.blocks import CEASED, ID, SINCE, Block, BlockFacts
+from strandline.connectors.tables.blocks import ID, Block, BlockFacts
 from strandline.connectors.tables.content import TableContent, stack_rows
 from strandline.connectors.tables.log import LogReader, segment_path, segment_starts
 from strandline.connectors.tables.segment import LogSegment
@@ -115,14 +115,6 @@ def live_rows(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Sc
     rows = _together(base, log, schema)
     ended = rows.filter(pl.col(UNTIL) != OPEN).select(ID)
     return rows.filter(pl.col(UNTIL) == OPEN).join(ended, on=ID, how="anti", maintain_order="left")
-
-
-def elements(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:
-    """The retained elements: payload, `@id`, `@from`, and `@until`, which is OPEN for rows that are there."""
-    rows = _together(base, log, schema).drop(SINCE, CEASED)
-    begun, ended = rows.filter(pl.col(UNTIL) == OPEN).drop(UNTIL), rows.filter(pl.col(UNTIL) != OPEN)
-    with_ends = begun.join(ended.select(ID, UNTIL), on=ID, how="left", maintain_order="left")
-    return with_ends.with_columns(pl.col(UNTIL).fill_null(OPEN))
 
 
 def _together(base: TableBase | None, log: Iterable[pl.DataFrame], schema: pa.Schema) -> pl.DataFrame:

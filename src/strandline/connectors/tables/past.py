@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -15,16 +16,33 @@ from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.retention import RetainedLog
 from strandline.core.temporal import OPEN, Instant
 from strandline.logical.catalog import Table
-from strandline.runtime.kernels.batch import FROM, UNTIL, Index, gather, times
+from strandline.runtime.kernels.batch import FROM, UNTIL, Index, Times, gather, times
+
+
+@dataclass(frozen=True, slots=True)
+class _Changes:
+    """The ids of rows that began, ascending; those of rows that ended, and when."""
+
+    begun: Index
+    ended: Index
+    ends: Times
+
+    @staticmethod
+    def of(frame: pl.DataFrame) -> _Changes:
+        ids, until = frame.get_column(ID).to_numpy(), times(frame, UNTIL)
+        is_end = until != OPEN
+        return _Changes(ids[~is_end], ids[is_end], until[is_end])
 
 
 class TablePast:
     """Reads the retained past.
 
     Law    content_at(t) = the rows of history() that are valid at t
+           history(a, b) = the rows of history() that are valid at some instant of [a, b), where one that ends at b or
+                           later goes on
 
-    A read at an instant begins with the last image before it, or the base, and looks at the changes from there on; of
-    the rows it reads those that were there.
+    A read begins with the last image before its first instant, or the base, and looks at the changes from there to its
+    last instant; of the rows it reads those that were there.
     """
 
     def __init__(self, table: Table, directory: Path, reader: LogReader) -> None:
@@ -44,12 +62,22 @@ class TablePast:
         ids = self._live_ids(retained, self._reader.position_at(retained.first, end, at))
         return self._gather(retained, ids, [name for name, _ in self._table.columns])
 
-    def history(self, end: int) -> pl.DataFrame:
-        """The elements of the retained past: payload, `@from`, and `@until`, which is OPEN for rows that are there."""
+    def history(self, end: int, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
+        """The elements of the retained past from `since` on and before `until`: payload, `@from`, and `@until`, which
+        is OPEN for rows that go on then."""
         retained = self._current()
-        rows = retained.elements(end)
+        for instant in (since, None if until is None else until - 1):
+            if instant is not None and instant < retained.since:
+                raise errors.no_longer_kept(self._table, instant, retained.since)
+        start = retained.first if since is None else self._reader.position_at(retained.first, end, since)
+        stop = end if until is None else max(start, self._reader.position_at(retained.first, end, until - 1))
+        changes = self._changes(start, stop)
+        ids = np.concatenate([self._live_ids(retained, start), changes.begun])
+        ends = np.full(len(ids), OPEN)
+        ends[np.searchsorted(ids, changes.ended)] = changes.ends
+        rows = self._gather(retained, ids, [*(name for name, _ in self._table.columns), FROM])
         was_valid = (pl.col(FROM) < pl.col(UNTIL)) & (pl.col(UNTIL) > retained.since)
-        return rows.filter(was_valid).select(*(name for name, _ in self._table.columns), FROM, UNTIL)
+        return rows.with_columns(pl.Series(UNTIL, ends)).filter(was_valid)
 
     def _current(self) -> RetainedLog:
         """What is retained, after its beginning may have been folded."""
@@ -61,17 +89,22 @@ class TablePast:
         """The ids of the rows at a position, ascending."""
         image = self._last_image(retained, position)
         start, ids = (retained.first, retained.base_ids) if image is None else (image.position, image.ids)
-        parts, ended = [ids], [np.zeros(0, np.int64)]
-        for frame in self._reader.read(start, position, [ID, UNTIL]):
-            changed = frame.get_column(ID).to_numpy()
-            ends = times(frame, UNTIL) != OPEN
-            parts.append(changed[~ends])
-            ended.append(changed[ends])
-        begun = np.concatenate(parts)
+        changes = self._changes(start, position)
+        begun = np.concatenate([ids, changes.begun])
         stays = np.ones(len(begun), np.bool_)
-        stays[np.searchsorted(begun, np.sort(np.concatenate(ended)))] = False
+        stays[np.searchsorted(begun, np.sort(changes.ended))] = False
         live: Index = begun[stays]
         return live
+
+    def _changes(self, start: int, end: int) -> _Changes:
+        """What began and ended between two positions of the log."""
+        parts = [_Changes.of(frame) for frame in self._reader.read(start, end, [ID, UNTIL])]
+        none = np.zeros(0, np.int64)
+        return _Changes(
+            np.concatenate([none, *(part.begun for part in parts)]),
+            np.concatenate([none, *(part.ended for part in parts)]),
+            np.concatenate([none, *(part.ends for part in parts)]),
+        )
 
     def _last_image(self, retained: RetainedLog, position: int) -> images.ContentImage | None:
         for at in reversed(images.image_positions(self._directory)):

@@ -49,10 +49,6 @@ class RetainedLog:
         """The instant from which on the past is kept."""
         return BEFORE_ALL if self.base is None else self.base.block.facts.last
 
-    def elements(self, end: int) -> pl.DataFrame:
-        """The elements that were valid at some instant of the retained past: payload, `@id`, `@from` and `@until`."""
-        return bases.elements(self.base, self._reader.read(self.first, end), self.schema)
-
     def content(self, position: int) -> pl.DataFrame:
         """The content at a position, as the rows of the log that insert it."""
         return bases.live_rows(self.base, self._reader.read(self.first, position), self.schema)

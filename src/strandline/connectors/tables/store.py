@@ -6,7 +6,7 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -23,6 +23,7 @@ from strandline.connectors.tables.images import ContentImage
 from strandline.connectors.tables.log import LogReader
 from strandline.connectors.tables.past import TablePast
 from strandline.connectors.tables.recovery import recover_table
+from strandline.connectors.tables.requests import RequestQueue
 from strandline.connectors.tables.retention import RetainedLog
 from strandline.connectors.tables.rows import conform_keys, conform_rows, has_schema, payload_schema
 from strandline.connectors.tables.statements import InsertRows, InsertValues, ReplaceContent, TableStatement
@@ -33,7 +34,6 @@ from strandline.core.lease import Lease
 from strandline.core.temporal import BEFORE_ALL, LATEST, SECOND, Instant
 from strandline.logical.catalog import StreamStatistics, Table
 
-SIBLINGS_SECONDS: Final = 0.0005
 logger: Final = logging.getLogger("strandline.tables")
 RESERVED_AHEAD: Final = 10 * SECOND  # of promises, so that few of them write the head
 Clock: TypeAlias = Callable[[], Instant]
@@ -66,9 +66,7 @@ class TableStore:
         self._content = TableContent(self._payload, _identity_columns(table), self.directory)
         self._bound: Instant | None = None  # of the changes of an active feed with times of its own
         self.feed_status: FeedStatus | None = None  # which its feeder reports
-        self._queue: list[CommitRequest | _Turn] = []
-        self._wake = threading.Condition()
-        self._is_closing = False
+        self._requests: RequestQueue[CommitRequest | _Turn] = RequestQueue()
         self._folding = threading.Lock()
         self._upkeep: threading.Thread | None = None
         self._reading = threading.Lock()
@@ -133,7 +131,7 @@ class TableStore:
         nothing happens. `feed` is how far a feed was read that the change comes from.
         """
         request = CommitRequest(self._conformed(change), at, None if mark is None else digest(mark.encode()), feed)
-        self._enqueue_all([request])
+        self._enqueue(request)
         request.done.wait()
         if request.error is not None:
             raise explain_fault(request.error) or request.error
@@ -216,10 +214,11 @@ class TableStore:
         with self._folding, self._reading:
             return self._past.content_at(at, self._reach)
 
-    def history(self) -> pl.DataFrame:
-        """The elements of the retained past: payload, `@from`, and `@until`, which is OPEN for rows that are there."""
+    def history(self, since: Instant | None = None, until: Instant | None = None) -> pl.DataFrame:
+        """The elements of the retained past that were valid between two instants: payload, `@from`, and `@until`, which
+        is OPEN for rows that go on at `until`, or now."""
         with self._folding, self._reading:
-            return self._past.history(self._reach)
+            return self._past.history(self._reach, since, until)
 
     def fold(self) -> bool:
         """Fold changes that are older than KEEP into a base, while statements and readers go on; False if there is not
@@ -273,9 +272,7 @@ class TableStore:
             _stores.pop(self.directory.absolute(), None)
             if self._upkeep is not None:
                 self._upkeep.join()
-            with self._wake:
-                self._is_closing = True
-                self._wake.notify()
+            self._requests.close()
             self._thread.join()
             with contextlib.suppress(OSError):
                 if self._promised < self._log.reserved:
@@ -286,17 +283,7 @@ class TableStore:
     # The thread
 
     def _run(self) -> None:
-        siblings = 0  # as many threads may come again at once: to wait for them makes one group of two
-        while True:
-            with self._wake:
-                while not self._queue and not self._is_closing:
-                    self._wake.wait()
-                if len(self._queue) < siblings:
-                    self._wake.wait_for(lambda count=siblings: len(self._queue) >= count, SIBLINGS_SECONDS)  # type: ignore[misc]
-                waiting, self._queue = self._queue, []
-            if not waiting:
-                return
-            siblings = len(waiting)
+        while waiting := self._requests.take():
             self._serve(waiting)
 
     def _serve(self, waiting: list[CommitRequest | _Turn]) -> None:
@@ -338,7 +325,7 @@ class TableStore:
     @contextlib.contextmanager
     def _turn(self) -> Iterator[None]:
         turn = _Turn()
-        self._enqueue_all([turn])
+        self._enqueue(turn)
         turn.granted.wait()
         try:
             yield
@@ -347,15 +334,12 @@ class TableStore:
 
     def require_open(self) -> None:
         """Refuse to read a table that is closed."""
-        if self._is_closing:
+        if self._requests.is_closed:
             raise errors.table_closed(self.table)
 
-    def _enqueue_all(self, requests: Sequence[CommitRequest | _Turn]) -> None:
-        with self._wake:
-            if self._is_closing:
-                raise errors.table_closed(self.table)
-            self._queue += requests
-            self._wake.notify()
+    def _enqueue(self, *requests: CommitRequest | _Turn) -> None:
+        if not self._requests.put(*requests):
+            raise errors.table_closed(self.table)
 
     def _conformed(self, statement: TableStatement | ChangeBatch) -> TableStatement | ChangeBatch:
         if isinstance(statement, InsertValues) and self.table.kind == "temporal":

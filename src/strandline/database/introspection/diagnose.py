@@ -32,7 +32,9 @@ def read_counters(out: Path, query: str) -> QueryCounters:
         queries |= set(flow.results)
         if query in flow.results:
             return _recorded(query, flow, BatchRecords(path.parent))
-    listed = f"There are {', '.join(sorted(queries))}." if queries else "It is the --out, or --checkpoint, of a run."
+    listed = "It is the --out, or --checkpoint, of a run."
+    if queries:
+        listed = f"There {'are' if len(queries) > 1 else 'is'} {', '.join(sorted(queries))}."
     raise QueryError(f'unknown query "{query}" in {out}', code="unknown-query", hint=listed)
 
 
@@ -43,7 +45,10 @@ def _recorded(query: str, flow: OperatorGraph, records: BatchRecords) -> QueryCo
     if newest is None:
         return QueryCounters(query, flow, {}, {}, 0)
     record, _ = newest
-    statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
+    streams = flow.streams[query]
+    statuses = {
+        name: SourceStatus.from_json(status).for_queries_over(streams) for name, status in record.statuses.items()
+    }
     counts = {name: OperatorCounters(**total) for name, total in record.totals["operators"].items()}
     return QueryCounters(query, flow, statuses, counts, record.totals["rows_out"].get(query, 0))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from strandline.core.table import TextTable
-from strandline.database.introspection import show
+from strandline.database.introspection import running_graph, show
 from strandline.database.introspection.system_tables import SystemTables
 from strandline.logical.catalog import SYSTEM, Catalog, DependentQuery, DerivedStream, Stream
 from strandline.sql import ast
@@ -32,6 +32,8 @@ def show_objects(database: Database, what: str, waiting: Sequence[BoundQuery]) -
             return show.show_shedding(queries)
         case "FUNCTIONS":
             return show.show_functions(catalog)
+        case "GRAPH":
+            return running_graph.show_graph(queries)
     return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
 
 

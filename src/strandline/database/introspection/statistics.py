@@ -131,7 +131,7 @@ class QueryCounters:
     def of(query: str, metrics: PipelineMetrics) -> QueryCounters:
         """The counters of a query that this process runs."""
         flow = build_operator_graph(metrics.physical)
-        return QueryCounters(query, flow, metrics.statuses, metrics.operators, metrics.rows_out[query])
+        return QueryCounters(query, flow, metrics.statuses_for(query), metrics.operators, metrics.rows_out[query])
 
     @property
     def streams(self) -> list[SourceStatus]:

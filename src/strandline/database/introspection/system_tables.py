@@ -20,6 +20,7 @@ from strandline.connectors.tables.store import find_open_table
 from strandline.core.errors import CatalogError, Span
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, to_datetime
 from strandline.core.types import Type
+from strandline.database.introspection.running_graph import beginning_of, graph_operators, graph_versions
 from strandline.database.introspection.show import show_source, show_table_kind
 from strandline.database.introspection.statistics import show_distinct
 from strandline.database.query import Query
@@ -154,6 +155,7 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             metrics["batches"],
             sum(operator.cpu_seconds for operator in operators),
             metrics["rows_left"],
+            beginning_of(query),
         )
 
 
@@ -169,6 +171,17 @@ def _edges(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ..
         for e in statistics.edges:
             flow = (e.rows, e.rate, e.distance, e.length, e.granule, show_distinct(e.distinct))
             yield (statistics.query, e.begin, e.end, e.form, e.pattern, e.state or None, *flow)
+
+
+def _graph(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for o in graph_operators(queries):
+        kept = (o.state_rows, o.state_bytes, o.cpu_seconds)
+        yield (o.pipeline, o.id, o.stage, o.kind, o.text, o.structures or None, o.since, ", ".join(o.queries), *kept)
+
+
+def _graph_versions(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
+    for v in graph_versions(queries):
+        yield (v.pipeline, v.version, v.first_batch, v.queries, v.operators, v.is_current)
 
 
 def _metrics(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, ...]]:
@@ -199,7 +212,7 @@ TABLES: Final[dict[str, SystemTable]] = {
     ),
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "
-        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT",
+        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT, begins TIMESTAMP",
         _queries,
     ),
     "sys.operators": _table(
@@ -211,6 +224,15 @@ TABLES: Final[dict[str, SystemTable]] = {
         "query VARCHAR, source VARCHAR, target VARCHAR, form VARCHAR, pattern VARCHAR, state VARCHAR, "
         "elements BIGINT, rate DOUBLE, distance DOUBLE, length DOUBLE, granule DOUBLE, distinct_values VARCHAR",
         _edges,
+    ),
+    "sys.graph": _table(
+        "pipeline VARCHAR, id VARCHAR, stage BIGINT, kind VARCHAR, text VARCHAR, state VARCHAR, since_version BIGINT, "
+        "queries VARCHAR, state_rows BIGINT, state_bytes BIGINT, cpu_seconds DOUBLE",
+        _graph,
+    ),
+    "sys.graph_versions": _table(
+        "pipeline VARCHAR, version BIGINT, first_batch BIGINT, queries VARCHAR, operators BIGINT, current BOOLEAN",
+        _graph_versions,
     ),
     "sys.metrics": _table("query VARCHAR, name VARCHAR, stream VARCHAR, value DOUBLE, text VARCHAR", _metrics),
 }

@@ -95,8 +95,9 @@ class SparkEngine(Engine):
             assert pipeline.chain is not None, "it was opened with a checkpoint"
             epoch = pipeline.chain.lease.epoch
             job = Job(
-                pipeline.physical,
                 str(pipeline.checkpoint),
+                pipeline.stages,
+                pipeline.needs,
                 pipeline.targets,
                 spools,
                 new_secret(),

@@ -33,7 +33,10 @@ class OffsetServer:
         assert pipeline.chain is not None, "it was opened with a checkpoint"
         self._chain = pipeline.chain
         self.planned_at: float | None = None  # when the last batch was, by `time.monotonic`
-        sources = resume_sources(pipeline.physical, self._chain.path, self._chain.last_offset)
+        self._graph = graph = pipeline.graph
+        # Spark begins with a batch: the one that was not over, or the first, even if there is nothing to read.
+        graph.runs_batch = self._chain.last_offset is None or not self._chain.is_committed
+        sources = resume_sources(graph.version, self._chain.path, self._chain.last_offset)
         self._planner = pipeline.open_planner(sources, tasks=pipeline.physical.shards)
         # A Unix socket in a private directory, with the secret of the run: Spark starts the other end on this machine.
         self._secret = secret
@@ -95,16 +98,27 @@ class OffsetServer:
         """The offset of the next batch; `start` itself if there is nothing new."""
         self._chain.lease.check()
         before = read_offset(start, self._chain.path)
+        with self._graph.planning() as is_free:
+            planned = self._plan(before) if is_free else None
+            if planned is None:
+                return start
+            self._graph.runs_batch = True
+        self.planned_at = time.monotonic()
+        return planned.to_json()
+
+    def _plan(self, before: PipelineOffset) -> PipelineOffset | None:
+        """The offset of the batch after an offset; None if there is nothing new."""
         forget_replayed(self._chain.path, before.batch)
+        after = self._chain.before(before.n)
         planned = planned_again(self._chain.path, before)
         if planned is not None:
-            self.planned_at = time.monotonic()
-            return replace(planned, after=self._chain.before(before.n)).to_json()
-        positions = self._planner.next(before.positions)
-        if positions == before.positions and before.n > 0:
-            return start  # of a query without any batch Spark makes one in any case
-        self.planned_at = time.monotonic()
-        return PipelineOffset(before.n + 1, positions, self._chain.before(before.n)).to_json()
+            return replace(planned, after=after)
+        version, reference = self._graph.version, self._graph.reference
+        # Of a query without any batch Spark makes one in any case.
+        required = reference != before.version or before.n == 0
+        begin = version.positions_of(before.positions, before.version.number)
+        end = self._planner.next(begin, required=required)
+        return PipelineOffset(before.n + 1, end, after, reference) if required or end != begin else None
 
 
 def _hang_up(connection: Connection) -> None:

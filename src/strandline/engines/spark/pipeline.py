@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import threading
+import time
 import uuid
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,12 @@ from strandline.engines.spark.launcher.session import is_broken_connection
 from strandline.engines.spark.offset_server import OffsetServer
 from strandline.engines.spark.source import SCHEMA, PipelineSource
 from strandline.engines.spark.worker import Job, stage_function
+from strandline.runtime.checkpoint.spark_log import SPARK as SPARK_LOG
 from strandline.runtime.exchange import decode
+from strandline.runtime.graph_changes import drop_stopped
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 
+_COMMIT_SECONDS = 5.0
 _RESTARTS = 3  # of Spark's query in one batch, when processes of Spark's are lost
 
 
@@ -57,6 +62,7 @@ class SparkRun(PipelineDriver):
         self._stop_asked = threading.Event()
         self._closed = False  # whether it was stopped
         self._stopping = threading.Lock()
+        self._wiring = threading.Lock()  # while Spark's query is replaced by another
         self._spark, self._job = spark, job
         self._restarts, self._restarted_after = 0, pipeline.last_batch
         spark.dataSource.register(PipelineSource)
@@ -76,8 +82,9 @@ class SparkRun(PipelineDriver):
         job = self._job
         options = {"planner": self.planner.address, "secret": job.secret, "job": job.to_text()}
         frame = self._spark.readStream.format("strandline").options(**options).load()
-        for stage in range(1, job.pipeline.stages + 1):
-            frame = frame.repartitionById(job.pipeline.shards, "shard")
+        shards = self.pipeline.physical.shards
+        for stage in range(1, job.stages + 1):
+            frame = frame.repartitionById(shards, "shard")
             frame = frame.mapInArrow(stage_function(job, stage), SCHEMA)
         return (
             frame.writeStream.queryName(f"{self.name} {uuid.uuid4().hex[:8]}")  # Spark requires unique names
@@ -105,6 +112,7 @@ class SparkRun(PipelineDriver):
         except StrandlineError as error:  # it would come back from the JVM as text
             self._delivery_error = error
             raise
+        drop_stopped(self.pipeline)
         if self.pipeline.ended:
             self._wrote_last.set()
 
@@ -125,7 +133,7 @@ class SparkRun(PipelineDriver):
     def _follow(self) -> StrandlineError | None:
         """Wait for the end of Spark's query; returns the error that ended it, if any."""
         try:
-            while not self._wrote_last.wait(0.05) and self.query.isActive:
+            while not self._wrote_last.wait(0.05) and self._is_active():
                 pass
             if self._wrote_last.is_set():
                 self.query.processAllAvailable()  # lets Spark commit the last batch
@@ -137,6 +145,40 @@ class SparkRun(PipelineDriver):
             return explain_failure(text, self._job.secret, self.log_file)
         except Exception as error:  # the JVM is gone, or reports an error of our last batch
             return self._explain(error)
+
+    def _is_active(self) -> bool:
+        with self._wiring:
+            return bool(self.query.isActive)
+
+    def rewire(self) -> None:
+        """End Spark's query and start it on the same checkpoint, if the version needs more than it is wired for: more
+        stages, or functions, streams and places of results that its tasks do not have. Called between two batches."""
+        before, needs, targets = self._job, self.pipeline.needs, self.pipeline.targets
+        stages = max(before.stages, self.pipeline.stages)
+        has_all = needs.functions.keys() <= before.declared.functions.keys()
+        has_all &= needs.streams.keys() <= before.declared.streams.keys()
+        has_all &= targets.items() <= before.targets.items()
+        if has_all and stages == before.stages:
+            return
+        with self._stopping, self._wiring:
+            if self._closed:
+                return
+            self._await_commit()
+            self.query.stop()
+            try:
+                self._job = replace(before, stages=stages, declared=needs, targets=targets)
+                self.query = self._start()
+            except BaseException:
+                self._job = before
+                self.query = self._start()
+                raise
+
+    def _await_commit(self) -> None:
+        """Wait until the last batch is over for Spark, too: else it would run again."""
+        path = Path(self._job.checkpoint) / SPARK_LOG / "commits" / str(self.pipeline.last_batch)
+        end = time.monotonic() + _COMMIT_SECONDS
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.005)
 
     def _explain(self, error: Exception) -> StrandlineError:
         if (lost := self._lost(is_broken_connection(error))) is not None:

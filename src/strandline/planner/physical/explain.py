@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.edges import Edge, describe_edges
 from strandline.planner.physical.operators import show_node, show_state
 from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, sources
+
+MOST_NAMED: Final = 6  # queries that share an operator, and are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +44,25 @@ def pipeline_lines(pipeline: Pipeline) -> list[PlanLine]:
     for stage in range(pipeline.stages + 1):
         where = "at the sources" if stage == 0 else f"in {pipeline.shards} shards"
         lines.append(PlanLine(f"stage {stage}, {where}"))
+        readers = _find_readers(pipeline.at(stage))
+        shown: dict[str, str] = {}  # operators of the stage, with the fragment that shows them
         for fragment in pipeline.at(stage):
             lines.append(PlanLine(f"  {fragment.id} → {_show_route(fragment)}", fragment.id))
-            lines += _show_operators(fragment, feeders, edges)
+            lines += _show_operators(fragment, feeders, edges, shown, readers)
     return lines
+
+
+def _find_readers(fragments: Iterable[Fragment]) -> dict[str, list[str]]:
+    """The queries of each operator of a stage."""
+    readers: dict[str, list[str]] = {}
+    for fragment in fragments:
+        for operator in fragment.operators:
+            readers[operator] = list(dict.fromkeys((*readers.get(operator, ()), *fragment.queries)))
+    return readers
+
+
+def _show_readers(queries: Sequence[str]) -> str:
+    return ", ".join(queries) if len(queries) <= MOST_NAMED else f"{len(queries)} queries"
 
 
 def _show_route(fragment: Fragment) -> str:
@@ -64,22 +82,35 @@ def show_exchange(route: physical.ExchangeTo) -> str:
             return "exchange to a single shard"
 
 
-def _show_operators(fragment: Fragment, feeders: Mapping[str, str], edges: Mapping[str, Edge]) -> Iterator[PlanLine]:
-    """The tree of a fragment; a subtree that occurs twice runs once and is shown once."""
+def _show_operators(
+    fragment: Fragment,
+    feeders: Mapping[str, str],
+    edges: Mapping[str, Edge],
+    shown: dict[str, str],
+    readers: Mapping[str, Sequence[str]],
+) -> Iterator[PlanLine]:
+    """The tree of a fragment; a part that occurs twice, also in another fragment, runs once and is shown once."""
     numbering = numbers(fragment.root)
-    shown: set[int] = set()
 
     def show(node: Node, depth: int) -> Iterator[PlanLine]:
         text = "  " * depth + show_node(node, feeders)
         if isinstance(node, physical.Input):
             about = node.name if node.name.startswith("source:") else None
             yield PlanLine(text, about, pattern=str(edges[about or feeders[node.name]]))
-        elif (number := numbering[node]) in shown:
-            yield PlanLine(f"{text}, as above")
+            return
+        number = numbering[node]
+        operator, step = fragment.operators[number], f"{fragment.id}.{number}"
+        if isinstance(node, physical.SharedWindowJoin):
+            text += f", shared by {_show_readers(readers[operator])}"
+        if operator in shown:
+            where = "above" if shown[operator] == fragment.id else f"in {shown[operator]}"
+            yield PlanLine(
+                f"{'  ' * depth}{show_node(node, feeders)}, as {where}",
+                None if shown[operator] == fragment.id else step,
+            )
         else:
-            step = f"{fragment.id}.{number}"
             yield PlanLine(text, step, show_state(node), str(edges[step]))
-            shown.add(number)
+            shown[operator] = fragment.id
             for source in sources(node):
                 yield from show(source, depth + 1)
 

@@ -11,43 +11,26 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import Field, fields
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Final, get_args
+from typing import Any, Final
 
-from strandline.core.types import Column, Type
-from strandline.logical import expressions
+from strandline.core.types import Type
 from strandline.logical.udf import UserAggregate, UserFunction
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical.tags import TAGS, list_parts
 
-FORMAT: Final = 4
-
-_TAGS: Final[dict[type, str]] = {
-    **{node: node.tag for node in get_args(physical.Node)},
-    physical.ExchangeTo: "ExchangeTo",
-    physical.ResultOf: "ResultOf",
-    physical.Fragment: "Fragment",
-    physical.QueryPlan: "Query",
-    expressions.Literal: "literal",
-    expressions.ColumnRef: "column",
-    expressions.Call: "call",
-    expressions.Case: "case",
-    expressions.Cast: "cast",
-    expressions.UserCall: "user_call",
-    expressions.SortKey: "sort_key",
-    expressions.AggregateCall: "aggregate",
-    expressions.WindowCall: "window_call",
-    expressions.Frame: "frame",
-    Column: "output",
-}
+FORMAT: Final = 5
 
 
 def fingerprint_plan(pipeline: physical.Pipeline) -> str:
     """A digest of the fragments and the queries of a pipeline."""
     digests = _Digests()
+    for part in list_parts(*pipeline.fragments, *pipeline.queries):
+        digests.encode(part)  # from the leaves on: a deep plan needs no deep recursion
     content = [FORMAT, pipeline.shards, digests.encode(pipeline.fragments), digests.encode(pipeline.queries)]
-    return _digest(content)
+    return digest_content(content)
 
 
 class _Digests:
@@ -57,40 +40,43 @@ class _Digests:
         self._by_identity: dict[int, str] = {}
 
     def encode(self, value: Any) -> Any:
-        if (tag := _TAGS.get(type(value))) is not None:
+        if (tag := TAGS.get(type(value))) is not None:
             return self._digest_of(tag, value)
-        match value:
-            case None | bool() | int() | str():
-                return value
-            case float():
-                return ["float", value.hex()]
-            case Decimal():
-                return ["decimal", str(value)]
-            case datetime() | date():
-                return ["time", value.isoformat()]
-            case Type() | UserFunction() | UserAggregate():
-                return str(value)  # of a function its name and its types: its body may change
-            case tuple():
-                return [self.encode(item) for item in value]
-            case frozenset():
-                return ["set", *sorted(value)]
-        raise AssertionError(f"a plan has no {type(value)}")
+        return [self.encode(item) for item in value] if isinstance(value, tuple) else encode_leaf(value)
 
     def _digest_of(self, tag: str, value: Any) -> str:
         digest = self._by_identity.get(id(value))
         if digest is None:
-            digest = _digest([tag, *map(self.encode, _identifying_values(value))])
+            digest = digest_content([tag, *(self.encode(getattr(value, f.name)) for f in identifying_fields(value))])
             self._by_identity[id(value)] = digest
         return digest
 
 
-def _identifying_values(node: Any) -> Iterator[Any]:
-    """The values of the fields of a node."""
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if field.metadata != physical.UNLESS_DEFAULT or value != field.default:
-            yield value
+def encode_leaf(value: Any) -> Any:
+    """The canonical form of a plain value."""
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return ["float", value.hex()]
+        case Decimal():
+            return ["decimal", str(value)]
+        case datetime() | date():
+            return ["time", value.isoformat()]
+        case Type() | UserFunction() | UserAggregate():
+            return str(value)  # of a function its name and its types: its body may change
+        case frozenset():
+            return ["set", *sorted(value)]
+    raise AssertionError(f"a plan has no {type(value)}")
 
 
-def _digest(content: list[Any]) -> str:
+def identifying_fields(part: Any) -> Iterator[Field[Any]]:
+    """The fields of a part of a plan that are part of its identity."""
+    for field in fields(part):
+        is_default = field.metadata == physical.UNLESS_DEFAULT and getattr(part, field.name) == field.default
+        if not is_default and field.metadata != physical.DERIVED:
+            yield field
+
+
+def digest_content(content: list[Any]) -> str:
     return hashlib.sha256(json.dumps(content, separators=(",", ":")).encode()).hexdigest()[:32]

@@ -50,7 +50,7 @@ def assign_forms(
 
 def has_open_elements(pipeline: Pipeline, query: str) -> bool:
     """True if elements of a query's result may come before their end is known."""
-    mine = [fragment for fragment in pipeline.fragments if fragment.query == query]
+    mine = physical.fragments_of(pipeline, query)
     feeders = {
         fragment.route.port: fragment.root for fragment in mine if isinstance(fragment.route, physical.ExchangeTo)
     }

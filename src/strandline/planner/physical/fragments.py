@@ -7,6 +7,7 @@ from itertools import count
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.distribution import LoweredPlan, SourceOrdered
 from strandline.planner.physical.plan import Fragment, Node, numbered, schema, sources, with_sources
+from strandline.planner.physical.structure import operator_ids
 
 
 def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first: int) -> list[Fragment]:
@@ -40,7 +41,8 @@ def cut_fragments(built: LoweredPlan, query: str, streams: frozenset[str], first
 
     def add(root: Node, stage: int, route: physical.ExchangeTo | physical.ResultOf) -> None:
         number = first + len(done) + 1
-        done.append(Fragment(f"f{number}", query, stage, root, route, streams, everywhere=not _runs_in_one_shard(root)))
+        everywhere, ids = not _runs_in_one_shard(root), operator_ids(root, f"f{number}")
+        done.append(Fragment(f"f{number}", (query,), stage, root, route, streams, everywhere, ids))
 
     carved, stage = finish(root)
     add(carved, stage, physical.ResultOf(query))

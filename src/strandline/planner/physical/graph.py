@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from strandline.core.identity_cache import cached_by_identity
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.edges import describe_edges
 from strandline.planner.physical.operators import show_node, show_state
@@ -60,6 +61,7 @@ class OperatorGraph:
         return OperatorGraph(steps, edges, results, {query: tuple(names) for query, names in data["streams"].items()})
 
 
+@cached_by_identity  # each of a hundred queries asks for it again and again
 def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
     """The graph of a pipeline; exchanges are left out, since nothing is lost in them."""
     feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
@@ -90,4 +92,4 @@ def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
 def _match_kind(node: Node) -> str:
     if isinstance(node, physical.OuterHashJoin | physical.LookupJoin):
         return node.kind
-    return "inner" if isinstance(node, physical.HashJoin) else ""
+    return "inner" if isinstance(node, physical.HashJoin | physical.SharedWindowJoin) else ""

@@ -37,6 +37,7 @@ from strandline.logical.tree import sources as logical_sources
 from strandline.logical.tree import streams_read, walk
 from strandline.planner.compaction import StateStructure
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical.ahead import run_ahead
 from strandline.planner.physical.distinct_aggregates import has_sums, sweep
 from strandline.planner.physical.distribution import (
     Distribution,
@@ -65,6 +66,8 @@ from strandline.planner.physical.plan import (
     schema,
     sources,
 )
+from strandline.planner.physical.shared_joins import share_window_joins
+from strandline.planner.physical.structure import share_operators
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
 from strandline.planner.rules.lookup import place_lookups
 
@@ -101,14 +104,17 @@ def lower(
     return Pipeline(_used(streams, read), tuple(fragments), (QueryPlan(name, columns, read),), shards)
 
 
-def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream]) -> Pipeline:
-    """Pipelines as one that reads each stream once."""
+def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream], scopes: Sequence[str]) -> Pipeline:
+    """Pipelines as one that reads each stream once, and computes once what parts of the same scope have in common.
+    `scopes` has for each what must be equal beside the structure, and the streams whose watermark decides."""
     if len(parts) == 1:
         return parts[0]
-    queries = tuple(query for part in parts for query in part.queries)
+    # An operator of several uses goes by the streams of its queries.
+    by_streams = [f"{sorted(part.queries[0].streams)} {scope}" for part, scope in zip(parts, scopes, strict=True)]
+    together = run_ahead(share_window_joins(parts, by_streams), streams, scopes)
+    fragments, queries = share_operators(together, scopes)
     used = _used(streams, frozenset().union(*(query.streams for query in queries)))
-    fragments = tuple(fragment for part in parts for fragment in part.fragments)
-    return Pipeline(used, fragments, queries, parts[0].shards)
+    return Pipeline(used, tuple(fragments), tuple(queries), parts[0].shards)
 
 
 def _used(streams: Sequence[BaseStream], names: frozenset[str]) -> tuple[BaseStream, ...]:

@@ -19,14 +19,18 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical import update_pattern
 from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
+from strandline.planner.physical.window_uses import classes, ends_in_order
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
     beginning_share,
     condition_of,
+    held_sides,
     in_skyband,
     join_output,
     match_output,
     mean_multiplicity,
+    route_output,
+    shared_output,
 )
 
 
@@ -73,11 +77,17 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             window = explain.show_window(range_us, slide_us, offset_us)
             return f"TopKPrefilter {limit} {explain.show_order(partition, order)} in {window}"
         case physical.Reorder():
-            return f"Reorder{_show_form(node.form)}"
+            above = [stream for stream in node.above if stream not in node.below]
+            ahead = f", {', '.join(node.below)} ahead of {', '.join(above)}" if node.below else ""
+            return f"Reorder{ahead}{_show_form(node.form)}"
         case physical.HoldOpen():
             return "HoldOpen"
         case physical.HashJoin() | physical.OuterHashJoin() | physical.LookupJoin():
             return _show_join(node)
+        case physical.SharedWindowJoin():
+            return _show_shared_join(node)
+        case physical.Route(use, outputs, _):
+            return f"Route {show_use(use)}: {explain.show_outputs(outputs)}"
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
             how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
@@ -116,6 +126,22 @@ def _show_join(node: physical.JoinNode) -> str:
     return f"{kind}{word}Join{' on ' + pairs if pairs else ''}{rest}{_show_form(node.form)}"
 
 
+def _show_shared_join(node: physical.SharedWindowJoin) -> str:
+    pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
+    rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
+    number = len(classes(node.uses))
+    selections = f", {number} selections" if number > 1 else ""
+    windows = len({(use.left, use.right) for use in node.uses})
+    return f"SharedWindowJoin{' on ' + pairs if pairs else ''}{rest} for {windows} windows{selections}"
+
+
+def show_use(use: physical.WindowUse) -> str:
+    """A use in words: its windows, one if both are the same, and the digests of its selections."""
+    windows = [explain.show_window(*window) for window in dict.fromkeys((use.left, use.right))]
+    chosen = [digest[:6] for digest in use.selections if digest]
+    return " and ".join(windows) + (f", selection {', '.join(chosen)}" if chosen else "")
+
+
 def _show_form(form: physical.StreamForm) -> str:
     return "" if form == "intervals" else ", as changes"
 
@@ -143,6 +169,10 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             return update_pattern.merged(below)
         case physical.HashJoin():
             return INSTANTS if INSTANTS in below else update_pattern.meeting(below)
+        case physical.Route(use):
+            return _use_lifetimes(use)
+        case physical.SharedWindowJoin(uses=uses):
+            return update_pattern.merged([_use_lifetimes(use) for use in uses])
         case physical.OuterHashJoin(kind):
             preserved = below if kind == "full" else below[:1]
             if all(side == INSTANTS for side in preserved):
@@ -166,6 +196,11 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
             assert_never(node)
+
+
+def _use_lifetimes(use: physical.WindowUse) -> Lifetimes:
+    windows = [update_pattern.windowed(INSTANTS, range_us, slide_us) for range_us, slide_us, _ in (use.left, use.right)]
+    return INSTANTS if INSTANTS in windows else update_pattern.meeting(windows)
 
 
 def show_state(node: Node) -> str:
@@ -200,6 +235,8 @@ def show_state(node: Node) -> str:
             return f"{table} + keyed" if left == "changes" else table
         case physical.FirstOccurrence():
             return "hash"
+        case physical.SharedWindowJoin():
+            return _show_sides(["fifo" if ends_in_order(node, side) else "calendar" for side in (0, 1)])
         case physical.OuterHashJoin("semi", structures=structures):
             return f"{_show_sides(structures)} + keyed + queue"
         case physical.OuterHashJoin("mark", structures=structures) if replaced == "held":
@@ -284,6 +321,10 @@ def estimate_output(node: Node, profiles: Mapping[Node, PhysicalProfile], batch:
             return first.after(replace(stream, rate=stream.rate * min(1.0, in_skyband(limit, per_group) / per_group)))
         case physical.HashJoin():
             return join_output(node, profiles[node.left], profiles[node.right])
+        case physical.SharedWindowJoin():
+            return shared_output(node, profiles[node.left], profiles[node.right])
+        case physical.Route(use, outputs, _):
+            return route_output(use, outputs, node.source, profiles)
         case physical.OuterHashJoin():
             return match_output(node, profiles[node.left], profiles[node.right], batch)
         case physical.LookupJoin(kind):
@@ -352,6 +393,11 @@ def estimate_state(node: Node, profiles: Mapping[Node, PhysicalProfile], batch: 
             work["touched"] = min(rows / batch, arriving)
         case physical.HashJoin():
             rows, each_bytes = cost.join_state(node, profiles[node.left], profiles[node.right], batch, work)
+        case physical.SharedWindowJoin():
+            rows, each_bytes = cost.join_state(node, *held_sides(node, profiles), batch, work)
+        case physical.Route():
+            work["row"] = out.rate  # a part of what comes, which is not looked through
+            work["byte"] = out.rate * width(schema(node))
         case physical.OuterHashJoin():
             rows, each_bytes = cost.match_state(node, profiles[node.left], profiles[node.right], batch, work)
         case physical.LookupJoin():
@@ -430,6 +476,7 @@ def find_keys(node: Node) -> tuple[str, ...]:
             physical.HashJoin(left, right)
             | physical.OuterHashJoin(_, left, right)
             | physical.LookupJoin(_, left, right)
+            | physical.SharedWindowJoin(left, right)
         ):
             return tuple(ref.id for ref in (*left, *right))
         case physical.IncrementalAggregate(keys) | physical.CountWindow(keys) | physical.SessionWindow(keys):

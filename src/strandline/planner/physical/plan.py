@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
+from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
 from strandline.logical.expressions import ColumnRef, Expression, SortKey
@@ -23,6 +24,7 @@ StreamForm: TypeAlias = Literal["intervals", "changes"]
 InputForms: TypeAlias = tuple[StreamForm, StreamForm]  # of the left side and the right
 # A field that came later than its node: with its default it is no part of the identity of a plan.
 UNLESS_DEFAULT: Final = MappingProxyType({"unless default": True})
+DERIVED: Final = MappingProxyType({"derived": True})  # a field that follows from the others
 BOTH_INTERVALS: Final[InputForms] = ("intervals", "intervals")
 
 
@@ -205,11 +207,17 @@ class TopKPrefilter:
 
 @dataclass(frozen=True, slots=True)
 class Reorder:
-    """Reorder buffer: hold back elements, or changes, beyond the watermark; release ordered slices."""
+    """Reorder buffer: hold back elements, or changes, beyond the watermark; release ordered slices.
+
+    Above what runs ahead, `below` are the streams by whose watermark everything below goes, and `above` those by which
+    the buffer goes, and what reads it.
+    """
 
     tag: ClassVar[str] = "Reorder"
     source: Node
     form: StreamForm = "intervals"
+    below: tuple[str, ...] = field(default=(), metadata=UNLESS_DEFAULT)
+    above: tuple[str, ...] = field(default=(), metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +245,52 @@ class HashJoin:
     structures: SideStructures = ("fifo", "fifo")
     input_forms: InputForms = BOTH_INTERVALS
     form: StreamForm = "intervals"
+
+
+WindowExtent: TypeAlias = tuple[int | None, int, int]  # range, slide and offset of a time window
+POINTS: Final[WindowExtent] = (1, 1, 0)  # of a stream without a window: each row for its instant
+
+
+@dataclass(frozen=True, slots=True)
+class WindowUse:
+    """A use of a shared window join: the windows over both sides, and the selections of rows, by digest; "" is every
+    row that the join has."""
+
+    left: WindowExtent
+    right: WindowExtent
+    selections: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class SharedWindowJoin:
+    """Hash join of the rows of two streams, once for several windows over them: rows come with their timestamps and
+    are kept for the largest window of any use. `Route` takes the pairs of a use out of its output.
+
+    Bit i of the words is set for a row that the selections of the i-th class of uses let through; a side without a
+    word has what all of them let through. `uses` are those of the routes that read it: they are no part of its
+    identity, so that its state serves others, too.
+    """
+
+    tag: ClassVar[str] = "SharedWindowJoin"
+    left_keys: tuple[ColumnRef, ...]
+    right_keys: tuple[ColumnRef, ...]
+    condition: Expression | None
+    left_word: ColumnRef | None
+    right_word: ColumnRef | None
+    left: Node
+    right: Node
+    uses: tuple[WindowUse, ...] = field(metadata=DERIVED, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The pairs of one use of a shared window join, valid while both rows are in their windows. Where a window slides
+    by more than an instant a pair may start later than the slice: a reorder buffer follows."""
+
+    tag: ClassVar[str] = "Route"
+    use: WindowUse
+    outputs: tuple[tuple[Column, ColumnRef], ...]
+    source: Node
 
 
 MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]
@@ -412,10 +466,13 @@ WindowNode: TypeAlias = TimeWindow | CountWindow | SessionWindow | AlignTime | W
 ChangeNode: TypeAlias = ChangeStream | InsertStream
 OrderNode: TypeAlias = TopK | Rank | OverRange | OverRows | TopKPrefilter | Reorder
 JoinNode: TypeAlias = HashJoin | OuterHashJoin | LookupJoin
+SharedNode: TypeAlias = SharedWindowJoin | Route
 GroupNode: TypeAlias = IncrementalAggregate | Distinct | FirstOccurrence | FoldChanges
 FormNode: TypeAlias = Coalesce | AsChanges | AsIntervals | HoldOpen
 RowNode: TypeAlias = Filter | Project | Unnest | UnionAll | Repeat | SamplingRate
-Node: TypeAlias = Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | GroupNode | FormNode
+Node: TypeAlias = (
+    Input | Exchange | RowNode | WindowNode | ChangeNode | OrderNode | JoinNode | SharedNode | GroupNode | FormNode
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,26 +496,35 @@ class ResultOf:
 class Fragment:
     """A tree of operators that runs once per shard, and the target of its output.
 
-    `streams` are the base streams below it: its watermark is the minimum of theirs. `everywhere` is false if it runs in
-    shard 0 only.
+    `streams` are those by whose watermark its result goes: those of its query, or the ones below it if it runs ahead
+    for several queries (`ahead.py`). `everywhere` is false if it runs in shard 0 only. `operators` are the ids of the
+    operators in the order of `numbered`, by which they find their state: one that several fragments of a stage have
+    runs once, for all of them. `queries` are those whose results need it. `since` is the first instant whose rows it
+    takes.
     """
 
     id: str
-    query: str
+    queries: tuple[str, ...]
     stage: int
     root: Node
     route: ExchangeTo | ResultOf
     streams: frozenset[str]
     everywhere: bool
+    operators: tuple[str, ...] = field(default=(), metadata=DERIVED, compare=False)
+    since: Instant = field(default=BEFORE_ALL, metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """A query of the pipeline: its name, its result columns, and the streams that drive its progress."""
+    """A query of the pipeline: its name, its result columns, and the streams that drive its progress.
+
+    Its result is over the rows with a time from `since` on.
+    """
 
     name: str
     columns: Schema
     streams: frozenset[str]
+    since: Instant = field(default=BEFORE_ALL, metadata=UNLESS_DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -472,7 +538,7 @@ class Pipeline:
 
     @property
     def stages(self) -> int:
-        return max(f.stage for f in self.fragments)
+        return max((f.stage for f in self.fragments), default=0)
 
     def at(self, stage: int) -> tuple[Fragment, ...]:
         return tuple(f for f in self.fragments if f.stage == stage)
@@ -487,6 +553,8 @@ _KEEPS_ELEMENTS: Final[tuple[type, ...]] = (
     TimeWindow,
     AlignTime,
     HashJoin,
+    SharedWindowJoin,
+    Route,
     LookupJoin,
     UnionAll,
     Exchange,
@@ -497,18 +565,35 @@ _KEEPS_ELEMENTS: Final[tuple[type, ...]] = (
 )
 
 
+def fragments_of(pipeline: Pipeline, query: str) -> list[Fragment]:
+    """The fragments that a query's result comes from, those that others read first."""
+    feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ExchangeTo)}
+    found: dict[str, Fragment] = {}
+
+    def visit(fragment: Fragment) -> None:
+        for port in ports(fragment.root):
+            if port.name in feeders and feeders[port.name].id not in found:
+                visit(feeders[port.name])
+        found[fragment.id] = fragment
+
+    for fragment in pipeline.fragments:
+        if fragment.route == ResultOf(query):
+            visit(fragment)
+    return list(found.values())
+
+
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
     """True if no element of a query's result is emitted in several intervals, whatever the batches."""
-    roots = [fragment.root for fragment in pipeline.fragments if fragment.query == query]
+    roots = [fragment.root for fragment in fragments_of(pipeline, query)]
     return all(isinstance(node, _KEEPS_ELEMENTS) for root in roots for node in numbered(root))
 
 
-def numbered(root: Node) -> list[Node]:
+def numbered(*roots: Node) -> list[Node]:
     """The operators of a fragment, each after those that it reads; equal parts of the tree are one operator."""
-    return list(numbers(root))
+    return list(numbers(*roots))
 
 
-def numbers(root: Node) -> dict[Node, int]:
+def numbers(*roots: Node) -> dict[Node, int]:
     """The same with their numbers. Looking up a node hashes the whole tree below it."""
     numbering: dict[Node, int] = {}
 
@@ -519,7 +604,8 @@ def numbers(root: Node) -> dict[Node, int]:
             visit(source)
         numbering[node] = len(numbering)
 
-    visit(root)
+    for root in roots:
+        visit(root)
     return numbering
 
 
@@ -528,7 +614,7 @@ def sources(node: Node) -> tuple[Node, ...]:
     match node:
         case Input():
             return ()
-        case HashJoin() | OuterHashJoin() | LookupJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin() | SharedWindowJoin():
             return (node.left, node.right)
         case UnionAll():
             return node.sources
@@ -539,7 +625,7 @@ def sources(node: Node) -> tuple[Node, ...]:
 def with_sources(node: Node, inputs: tuple[Node, ...]) -> Node:
     """A physical operator over other inputs."""
     match node:
-        case HashJoin() | OuterHashJoin() | LookupJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin() | SharedWindowJoin():
             return replace(node, left=inputs[0], right=inputs[1])
         case UnionAll():
             return replace(node, sources=inputs)
@@ -554,13 +640,13 @@ def schema(node: Node) -> Schema:
     match node:
         case Input(_, columns) | UnionAll(columns, _):
             return columns
-        case Project(outputs, _):
+        case Project(outputs, _) | Route(_, outputs, _):
             return tuple(column for column, _ in outputs)
         case Unnest(element, _, ordinal, _, source):
             return (*schema(source), element, *(() if ordinal is None else (ordinal,)))
         case OuterHashJoin("semi" | "anti" | "mark") | LookupJoin("semi" | "anti" | "mark"):
             return schema(node.left) + (() if node.mark is None else (node.mark,))
-        case HashJoin() | OuterHashJoin() | LookupJoin():
+        case HashJoin() | OuterHashJoin() | LookupJoin() | SharedWindowJoin():
             return schema(node.left) + schema(node.right)
         case WindowBounds(start=start, end=end):
             return (*schema(node.source), start, end)

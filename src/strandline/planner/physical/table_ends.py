@@ -56,6 +56,8 @@ class _Ends:
                 return self.ends(self.feeders[name]) if name in self.feeders else name not in self.with_intervals
             case physical.TimeWindow(range_us):
                 return range_us is not None
+            case physical.Route(use):
+                return use.left[0] is not None or use.right[0] is not None
             case physical.ChangeStream() | physical.InsertStream() | physical.SessionWindow():
                 return True
             case physical.CountWindow() | physical.FoldChanges():

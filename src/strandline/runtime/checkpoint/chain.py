@@ -78,6 +78,7 @@ class CheckpointChain:
         files: Sequence[DeliveredFile],
         statuses: Mapping[str, Any],
         totals: Mapping[str, Any],
+        version: int = 0,
     ) -> None:
         """Write the record of a batch, the last act of it."""
         self.lease.check()
@@ -96,6 +97,7 @@ class CheckpointChain:
             delivered=(self.delivered.count, self.delivered.last.digest),
             statuses=statuses,
             totals=totals,
+            version=version,
         )
         self.head, self.record = self.records.write(record, self.lease.epoch), record
 

@@ -56,16 +56,21 @@ def _plain(identity: Any) -> str:
     return f"({', '.join(map(_plain, identity))})"
 
 
-def show_difference(recorded: Mapping[str, Any], pipeline: Pipeline, declarations: Mapping[str, str]) -> str:
-    """What has changed since a checkpoint was made: queries that came or went, and the lines that differ."""
+def show_difference(
+    recorded: Mapping[str, Any], queries: Sequence[str], pipeline: Pipeline, declarations: Mapping[str, str]
+) -> str:
+    """What has changed since a checkpoint was made: queries that came or went, and the lines that differ. `queries` are
+    those that it has now; some may have been added or dropped since."""
     before, now = query_trees(str(recorded["plan"])), query_trees(show_pipeline(pipeline))
-    lines: list[str] = []
+    before = {query: tree for query, tree in before.items() if query in queries}
+    added = [query for query in queries if query not in before]
+    lines = [f"{query} is in the checkpoint, and not in the script" for query in added if query not in now]
     for query in [*before, *(query for query in now if query not in before)]:
         if query not in now:
             lines.append(f"{query} is in the checkpoint, and not in the script")
-        elif query not in before:
+        elif query not in queries:
             lines.append(f"{query} is in the script, and not in the checkpoint")
-        elif changed := list(_changed_lines(before[query], now[query])):
+        elif query in before and (changed := list(_changed_lines(before[query], now[query]))):
             lines += [f"{query} has changed:", *(f"  {line}" for line in changed[:_MAX_LINES])]
             lines += [f"  … and {len(changed) - _MAX_LINES:,} more lines"] if len(changed) > _MAX_LINES else []
     known: Mapping[str, str] | None = recorded.get("declarations")

@@ -21,6 +21,7 @@ from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.records import BatchRecord, BatchRecords
 from strandline.runtime.checkpoint.spark_log import SparkLog
 from strandline.runtime.checkpoint.verify import ChainLinks, Problem, Problems
+from strandline.runtime.checkpoint.versions import GraphVersions, VersionReference
 from strandline.runtime.offsets import PipelineOffset
 from strandline.runtime.outputs import OutputDirectories
 
@@ -88,6 +89,9 @@ def examine(path: Path) -> Examination:
     for entry in links.unsynced:
         problems.add(damaged(entry), int(entry.name))
     recorded = _read_records(links, problems)
+    with problems.collected():
+        named = links.offsets[max(links.offsets)][0].version if links.offsets else VersionReference()
+        GraphVersions(path).newest(named)
     size = 0
     for batch in sorted(recorded)[-2:]:  # a run resumes from one of them
         with problems.collected(batch):

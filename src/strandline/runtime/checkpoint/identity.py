@@ -8,8 +8,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,20 +18,18 @@ from strandline.core import durable
 from strandline.core.errors import CheckpointError, damaged
 from strandline.core.lease import LEASE, LOCK, Lease
 from strandline.core.temporary import temporary_directory
-from strandline.logical.catalog import StreamStatistics
 from strandline.logical.udf import user_functions
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.fingerprint import fingerprint_plan
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.planner import PlannedPipeline, PlanningInputs
-from strandline.planner.prices import Prices
 from strandline.runtime.checkpoint.difference import describe_declarations, show_difference
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
+from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersions
 
 IDENTITY: Final = "queries.json"
-KIND: Final = durable.DocumentKind("identity", 7)
+KIND: Final = durable.DocumentKind("identity", 9)
 
 
 class Checkpoint:
@@ -79,40 +76,32 @@ class Checkpoint:
         """Number of shards of the state; a restart must use the same."""
         return None if self.fresh else int(read_identity(self.path)["shards"])
 
-    def planning_inputs(self, current: PlanningInputs) -> PlanningInputs:
-        """What its plan was made with, as far as it remembers: a restart must make the same plan, whatever was learned,
-        calibrated or set since. What holds now, if it is new."""
-        if self.fresh:
-            return current
-        recorded = read_identity(self.path)
-        prices, limits = recorded.get("costs"), recorded.get("limits")
-        return replace(
-            current,
-            statistics={name: StreamStatistics(**s) for name, s in recorded["statistics"].items()},
-            prices=current.prices if prices is None else Prices.from_json(prices),
-            limits=limits or current.limits,
-        )
+    @property
+    def has_graph(self) -> bool:
+        """Whether it has a graph, which a restart goes on with, whatever was learned, calibrated or set since."""
+        return bool(GraphVersions(self.path).numbers())
 
     @property
     def owner(self) -> str:
         """Unique name of the checkpoint, by which results elsewhere refer to their owner."""
         return str(self._claimed["id"])
 
-    def recognise(self, planned: PlannedPipeline, sinks: Mapping[str, Sink]) -> None:
-        """Make sure that the checkpoint belongs to these queries and their results, or is new. Changes nothing."""
+    def recognise(self, pipeline: Pipeline, queries: Sequence[GraphQuery], sinks: Mapping[str, Sink]) -> None:
+        """Make sure that the checkpoint belongs to these queries and their results, or is new. Changes nothing.
+
+        `pipeline` is how the queries are described: as they are planned by the rules alone.
+        """
         if self.is_temporary:
             self._claimed = {"id": uuid.uuid4().hex}
             return
-        pipeline, inputs = planned.physical, planned.inputs
-        fingerprint = _fingerprint(pipeline, sinks)
         declarations = describe_declarations(pipeline, _sink_identities(sinks), _functions(pipeline))
         if not self.fresh:
             recorded = read_identity(self.path)
-            if recorded["fingerprint"] != fingerprint:
+            if self._identities(recorded) != {query.name: query.identity for query in queries}:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
-                    detail=show_difference(recorded, pipeline, declarations),
+                    detail=show_difference(recorded, list(self._identities(recorded)), pipeline, declarations),
                     hint="Start over with `strandline run --fresh`, which deletes the old results; or use another "
                     "--checkpoint or --out. Nothing was changed.",
                 )
@@ -120,17 +109,18 @@ class Checkpoint:
             return
         self._claimed = {
             "id": uuid.uuid4().hex,
-            "fingerprint": fingerprint,
             "shards": pipeline.shards,
-            "queries": [query.name for query in pipeline.queries],
+            "queries": {query.name: query.identity for query in queries},  # those that it began with
             "plan": show_pipeline(pipeline),  # for people, as the declarations are
             "declarations": declarations,
-            "statistics": {
-                s.name: asdict(inputs.statistics[s.name]) for s in pipeline.streams if s.name in inputs.statistics
-            },
-            "costs": inputs.prices.to_json(),
-            "limits": dict(inputs.limits),
         }
+
+    def _identities(self, recorded: Mapping[str, Any]) -> dict[str, str]:
+        """The identities of the queries of the newest version, by name."""
+        versions = GraphVersions(self.path)
+        if not (numbers := versions.numbers()):
+            return dict(recorded["queries"])
+        return {str(query["name"]): str(query["identity"]) for query in versions.summary(numbers[-1])["queries"]}
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
@@ -159,14 +149,23 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
         if path.read_bytes().startswith(b"{"):  # as version 0.1 wrote it
             raise durable.other_format(path, "1", KIND.format)
     identity = durable.read_document(path, KIND)
-    if not isinstance(identity, dict) or not {"id", "fingerprint", "shards", "queries", "plan"} <= set(identity):
+    if not isinstance(identity, dict) or not {"id", "shards", "queries", "plan"} <= set(identity):
         raise damaged(path)
     return identity
 
 
-def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
-    """A digest of the queries, of what decides which rows their streams have, and of what of their sinks is not a
-    matter of place."""
+def stored_queries(checkpoint: Path) -> list[GraphQuery]:
+    """The queries of the newest version of the graph of a checkpoint; none where there is no checkpoint."""
+    versions = GraphVersions(checkpoint)
+    numbers = versions.numbers()
+    if not numbers or not (checkpoint / IDENTITY).exists():
+        return []
+    return [GraphQuery(**query) for query in versions.summary(numbers[-1])["queries"]]
+
+
+def identify_query(pipeline: Pipeline, sink: Sink) -> str:
+    """The identity of a query that is planned by itself, by the rules alone: a digest of the plan, of what decides
+    which rows its streams have, and of what of its sink is not a matter of place."""
     streams = [
         [s.name, [[name, str(kind)] for name, kind in s.columns], open_source(s).identity(), list(s.time_columns),
          s.disorder_us, s.idle_after_us, *([] if s.changes is None else [s.changes.op_column, *s.changes.key])]
@@ -175,7 +174,7 @@ def _fingerprint(pipeline: Pipeline, sinks: Mapping[str, Sink]) -> str:
     identity = {
         "plan": fingerprint_plan(pipeline),
         "streams": streams,
-        "sinks": _sink_identities(sinks),
+        "sink": sink.identity,
         "functions": _functions(pipeline),
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()

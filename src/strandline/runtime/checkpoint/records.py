@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from strandline.core import durable
 from strandline.core.errors import CheckpointError, damaged
 
 DIRECTORY: Final = "batches"
-KIND: Final = durable.DocumentKind("batch", 2)
+KIND: Final = durable.DocumentKind("batch", 3)
 RECORDS_KEPT: Final = 20  # as many as Spark keeps offsets
 _CLEAN_EVERY: Final = 8
 _NAME: Final = re.compile(r"(\d{9})-(\d{6})\.json")
@@ -50,7 +50,7 @@ class BatchRecord:
 
     `offset` and `metadata` are the digests of Spark's files, `state` the manifest and its digest by shard
     (`stage/shard`), `delivered` the number of lines of `delivered.log` and the digest of its chain. `statuses` and
-    `totals` are those after the batch.
+    `totals` are those after the batch. `version` is that of the graph.
     """
 
     batch: int
@@ -61,9 +61,10 @@ class BatchRecord:
     delivered: tuple[int, str]
     statuses: Mapping[str, Any]
     totals: Mapping[str, Any] = field(default_factory=dict)
+    version: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "before": self.before.to_json()}
+        return {name: getattr(self, name) for name in self.__slots__} | {"before": self.before.to_json()}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BatchRecord:

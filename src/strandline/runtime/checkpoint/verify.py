@@ -20,12 +20,12 @@ from strandline.connectors.sources.base import Source, open_source
 from strandline.core import durable
 from strandline.core.errors import CheckpointError, SinkError, StrandlineError, damaged
 from strandline.core.lease import Lease
-from strandline.planner.physical.plan import Pipeline
 from strandline.runtime.checkpoint import chain as chains
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile
 from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
 from strandline.runtime.checkpoint.replay import last_replayed
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
+from strandline.runtime.checkpoint.versions import GraphVersion
 from strandline.runtime.offsets import PipelineOffset, SourceOffset
 from strandline.runtime.outputs import OutputDirectories, version_of
 from strandline.runtime.state.store import verify_version
@@ -241,10 +241,10 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 # Sources
 
 
-def verify_sources(pipeline: Pipeline, chain: CheckpointChain) -> None:
+def verify_sources(version: GraphVersion, chain: CheckpointChain) -> None:
     """Compare the logs of the sources with the last offset. Nothing is changed."""
     last = chain.last_offset
-    for source, position in _sources(pipeline, chain.path, last):
+    for source, position in _sources(version, chain.path, last):
         try:
             source.verify(position.at, position.seal)
         except CheckpointError as error:
@@ -256,21 +256,22 @@ def verify_sources(pipeline: Pipeline, chain: CheckpointChain) -> None:
             raise
 
 
-def resume_sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
+def resume_sources(version: GraphVersion, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
     """The sources, positioned after the last offset: input that no batch has read is dropped from their logs."""
     sources = {}
-    for source, position in _sources(pipeline, path, last):
+    for source, position in _sources(version, path, last):
         source.verify(position.at, position.seal)
         source.resume(position.at)
         sources[source.stream.name] = source
     return sources
 
 
-def _sources(pipeline: Pipeline, path: Path, last: PipelineOffset | None) -> Iterator[tuple[Source, SourceOffset]]:
+def _sources(version: GraphVersion, path: Path, last: PipelineOffset | None) -> Iterator[tuple[Source, SourceOffset]]:
     # Batches that are to be repeated after a repair need the logs as far as they reached.
     reached = last_replayed(path) or last
-    for stream in pipeline.streams:
-        position = SourceOffset() if reached is None else reached.positions[stream.name]
+    for stream in version.pipeline.streams:
+        positions = {} if reached is None else version.positions_of(reached.positions, reached.version.number)
+        position = positions.get(stream.name, SourceOffset())
         yield open_source(stream, chains.source_directory(path, stream.name)), position
 
 

@@ -27,6 +27,8 @@ def evaluate_columns(
     """The outputs under their names, then the columns to keep: as many rows as `frame`, also for constants."""
     names = [name for name, _ in outputs]
     assert len({*names, *keep}) == len(names) + len(keep), "output columns have distinct names"
+    if outputs and all(isinstance(expression, ColumnRef) for _, expression in outputs):
+        return _with_names(frame, outputs, keep)
     if frame.height == 0:  # Polars has functions of a constant and a column that give one row here
         types = {name: polars_type(expression.type) for name, expression in outputs}
         return pl.DataFrame(schema={**types, **{name: frame.schema[name] for name in keep}})
@@ -35,6 +37,12 @@ def evaluate_columns(
     )
     frame, expressions = optimize(frame, expressions, _evaluate_series)
     return _with_outputs(frame, names, expressions).select(*names, *keep)
+
+
+def _with_names(frame: pl.DataFrame, outputs: Sequence[tuple[str, Expression]], keep: Sequence[str]) -> pl.DataFrame:
+    """Columns under other names: nothing is computed, so that no plan is made."""
+    named = [frame.get_column(expression.id).alias(n) for n, expression in outputs if isinstance(expression, ColumnRef)]
+    return pl.DataFrame([*named, *map(frame.get_column, keep)])
 
 
 def filter_frame(frame: pl.DataFrame, predicate: Expression) -> pl.DataFrame:

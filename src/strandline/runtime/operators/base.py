@@ -18,6 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import ClassVar
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
@@ -30,13 +31,17 @@ from strandline.shedding.sampler import RateHistory
 class Watermark:
     """Watermark of the inputs, the start of the first element of any of them, and the sampling rates of each stream.
 
-    `announces`: everything that is open is sent again, to a sink that has lost it with its process.
+    `announces`: everything that is open is sent again, to a sink that has lost it with its process. `was_over`: all
+    inputs had ended with the slice before, so that there is nothing to do; other queries of the pipeline go on. `below`
+    is how far the input has come of an operator that holds back what runs ahead.
     """
 
     time: Instant
     origin: Instant = FOREVER
     rate_history: Mapping[str, RateHistory] = field(default_factory=dict)
     announces: bool = False
+    was_over: bool = False
+    below: Instant = BEFORE_ALL
 
 
 class Stateful:
@@ -58,7 +63,9 @@ class Stateful:
 
 
 class Operator(Stateful, ABC):
-    """A running operator."""
+    """A running operator. One that is not timed takes less than to read the clock, which counts with the next one."""
+
+    is_timed: ClassVar[bool] = True
 
     @abstractmethod
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:

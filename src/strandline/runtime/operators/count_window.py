@@ -54,7 +54,8 @@ class CountWindowOperator(Operator):
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         before, self.watermark = self.watermark, max(watermark.time, self.watermark)
         arrived = self._ordered(inputs[0])
-        everything = watermark.announces or watermark.time == FOREVER
+        # After the end of its own streams others may go on: then everything was sent.
+        everything = watermark.announces or before < watermark.time == FOREVER
         held = self._look_up(arrived, everything)
         rows = pl.concat(
             [held, arrived.with_columns(pl.lit(0, pl.Int64).alias(INDEX)).select(held.columns)], rechunk=True

@@ -427,5 +427,5 @@ def hash_table(stored: Hashes) -> tuple[Hashes, npt.NDArray[np.uint32], np.uint6
     return stored, table, shift
 
 
-# The states of the operators of each fragment, by fragment id, in the order of `FragmentRunner.operators`.
-States: TypeAlias = dict[str, list[State]]
+# The states of the operators of a stage, by their ids (`Fragment.operators`).
+States: TypeAlias = dict[str, State]

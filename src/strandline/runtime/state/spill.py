@@ -30,7 +30,6 @@ def spill(states: States, arrived: int, directory: Path) -> None:
 
 
 def _new_rows(states: States) -> Iterator[StateRows]:
-    for operators in states.values():
-        for state in operators:
-            for segments in state.segments.values():
-                yield from (segment.stored for segment in segments if segment.stored.is_new)
+    for state in states.values():
+        for segments in state.segments.values():
+            yield from (segment.stored for segment in segments if segment.stored.is_new)

@@ -30,7 +30,7 @@ from strandline.runtime.state.segments import Segment, State, StateRows, States
 
 VERSIONS_KEPT = 10
 CLEAN_EVERY = 8
-MANIFEST: Final = durable.DocumentKind("state", 2)
+MANIFEST: Final = durable.DocumentKind("state", 3)
 _MANIFEST_NAME: Final = re.compile(r"v(\d{9})-(\d{6})\.json")
 _SEGMENT_NAME: Final = re.compile(r"s(\d{9})-(\d{6})-\d+\.arrow")
 
@@ -58,7 +58,7 @@ class StateStore:
     def read(self, manifest: str, digest: str) -> States:
         """A version of the state, which must be the one that the batch record means."""
         body = read_manifest(self.directory / manifest, digest)
-        states = {name: [self._state(entry) for entry in operators] for name, operators in body["fragments"].items()}
+        states = {operator: self._state(entry) for operator, entry in body["operators"].items()}
         live = {self._key(entry) for entry in manifest_segments(body)}
         own = str(self.directory) + os.sep
         for key in [k for k in _opened if k[0].startswith(own) and k not in live]:
@@ -78,14 +78,12 @@ class StateStore:
             stored = {"file": rows.name, "rows": rows.count, "size": rows.size, "checksum": rows.checksum}
             return {**stored, "facts": dict(segment.facts)}
 
-        fragments: dict[str, list[dict[str, Any]]] = {}
-        for fragment, operators in states.items():
-            fragments[fragment] = []
-            for state in operators:
-                segments = {name: [entry(segment) for segment in group] for name, group in state.segments.items()}
-                fragments[fragment].append({"numbers": state.numbers, "segments": segments})
+        operators: dict[str, dict[str, Any]] = {}
+        for operator, state in states.items():
+            segments = {name: [entry(segment) for segment in group] for name, group in state.segments.items()}
+            operators[operator] = {"numbers": state.numbers, "segments": segments}
         manifest = f"v{batch:09d}-{self.epoch:06d}.json"
-        body = {"batch": batch, "fragments": fragments}
+        body = {"batch": batch, "operators": operators}
         digest = durable.write_document(self.directory / manifest, MANIFEST, body, sync=False)
         if batch % CLEAN_EVERY == 0:
             self._clean(batch)
@@ -141,10 +139,9 @@ def read_manifest(path: Path, digest: str | None = None) -> dict[str, Any]:
 
 def manifest_segments(manifest: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """The segments that a manifest names: file, rows, size and checksum of each."""
-    for operators in manifest["fragments"].values():
-        for state in operators:
-            for group in state["segments"].values():
-                yield from group
+    for state in manifest["operators"].values():
+        for group in state["segments"].values():
+            yield from group
 
 
 def verify_version(directory: Path, manifest: str, digest: str) -> int:

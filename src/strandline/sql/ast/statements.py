@@ -27,6 +27,13 @@ class QueryWithShedding(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class QueryStartingNow(Node):
+    """`query STARTING NOW`: over the rows that come from now on."""
+
+    query: Query
+
+
+@dataclass(frozen=True, slots=True)
 class CreateStream(Node):
     """`CREATE STREAM name (columns) SOURCE … ORDERED BY column [WITHIN …] [IDLE AFTER …] [CHANGES IN …]
     [ON BAD INPUT …] [WITH (…)]`; in place of ORDERED BY stands `VALID FROM column UNTIL column` where rows have
@@ -80,7 +87,8 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING …]`: a query that runs under this name, and its target."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING … | STARTING NOW]`: a query that runs under this name, and
+    its target."""
 
     name: Identifier
     target: Connector
@@ -88,6 +96,7 @@ class CreateSink(Node):
     shedding: Shedding | None = None
     replace: bool = False
     if_not_exists: bool = False
+    starting_now: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +111,9 @@ class DropSink(Node):
 class Explain(Node):
     """`EXPLAIN query`, or with `why` also the plans that were rejected."""
 
-    statement: Query | QueryWithShedding | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
+    statement: (
+        Query | QueryWithShedding | QueryStartingNow | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
+    )
     why: bool = False
 
 
@@ -115,7 +126,7 @@ class ExplainAnalyze(Node):
 
 @dataclass(frozen=True, slots=True)
 class Show(Node):
-    """`SHOW what`, with what one of STREAMS, TABLES, VIEWS, QUERIES, SINKS, SHEDDING, FUNCTIONS."""
+    """`SHOW what`, with what one of STREAMS, TABLES, VIEWS, QUERIES, SINKS, SHEDDING, FUNCTIONS, GRAPH."""
 
     what: str
 
@@ -151,4 +162,6 @@ Declaration: TypeAlias = (
     CreateStream | CreateStreamAs | CreateView | CreateTable | CreateTableAs | CreateMaterializedView | Drop
 )
 Listing: TypeAlias = Explain | ExplainAnalyze | Show | ShowColumns | Describe
-Statement: TypeAlias = Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding
+Statement: TypeAlias = (
+    Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding | QueryStartingNow
+)

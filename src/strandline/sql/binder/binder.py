@@ -29,14 +29,14 @@ from strandline.logical.tree import reads_changes, sources, walk
 from strandline.sql import ast
 from strandline.sql.binder.clock import open_windows, read_clock
 from strandline.sql.binder.create_function import with_definitions
+from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.expressions import Operand
 from strandline.sql.binder.from_clause import bind_tables
 from strandline.sql.binder.grouping import Groups, GroupScalars, grouping_sets, is_grouping
-from strandline.sql.binder.interval_joins import with_derived_windows
 from strandline.sql.binder.literals import cast_to
 from strandline.sql.binder.lookups import look_up_tables
 from strandline.sql.binder.names import Names, with_names
-from strandline.sql.binder.notices import derived_windows_notice, query_notices
+from strandline.sql.binder.notices import derived_windows_notices, order_notices, query_notices
 from strandline.sql.binder.over_rows import plan_window_functions
 from strandline.sql.binder.scaled_aggregates import rescaled
 from strandline.sql.binder.scope import Scope
@@ -86,8 +86,8 @@ def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) ->
     plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
     if not stored:
         binder.add_notices(plan)
-        if names.windows:
-            catalog.notices.add(derived_windows_notice(names.windows))
+        for notice in (*derived_windows_notices(names.windows), *order_notices(query)):
+            catalog.notices.add(notice)
         plan = look_up_tables(plan, binder.spans, query.span)
     return plan, frozenset(names.reads)
 
@@ -158,6 +158,9 @@ class Binder:
                 whole = self.query(inner, prefix)
                 # All rows at every instant, RSTREAM, is what a result is.
                 return whole if kind == "RSTREAM" else Changes("insert" if kind == "ISTREAM" else "delete", whole)
+            case ast.Ordered(inner, limit=None) if not self.names.stored:
+                Binder(self.names).query(replace(query, limit=1), prefix)  # its order must be one, and is not kept
+                return self.query(inner, prefix)
             case ast.Ordered() if not (query.is_top or self.names.stored):
                 message = f"{query.lacking} is not supported"
                 raise BindError(message, code="not-supported", hint=ast.ORDER_HINT, span=query.clause)

@@ -159,14 +159,7 @@ def bind_create_table_as(statement: ast.CreateTableAs, catalog: Catalog) -> Boun
 def find_changed_table(name: ast.Identifier, catalog: Catalog) -> Table:
     """The table that a statement changes: one without a source."""
     if name.name not in catalog:
-        tables = [stream.name for stream in catalog if isinstance(stream, Table)]
-        hint = "Declare it first: CREATE TABLE name (column TYPE, …, PRIMARY KEY (column))."
-        raise CatalogError(
-            f'table "{name.name}" does not exist',
-            code="unknown-table",
-            hint=suggestion(name.name, tables, "Tables are") if tables else hint,
-            span=name.span,
-        )
+        raise unknown_table(name.name, catalog, name.span)
     table = catalog.get(name.name, name.span)
     if not isinstance(table, Table):
         hint = "Statements change tables only: CREATE TABLE declares one."
@@ -175,6 +168,14 @@ def find_changed_table(name: ast.Identifier, catalog: Catalog) -> Table:
         hint = f"Change the data behind {table.source.function}(), or declare a table without SOURCE."
         raise name.error(f'table "{table.name}" is changed by its source only', "table-has-source", hint)
     return table
+
+
+def unknown_table(name: str, catalog: Catalog, span: Span | None = None) -> CatalogError:
+    """That there is no table of this name, with the nearest one, or with how one is declared."""
+    tables = [stream.name for stream in catalog if isinstance(stream, Table)]
+    hint = "Declare it first: CREATE TABLE name (column TYPE, …, PRIMARY KEY (column))."
+    hint = suggestion(name, tables, "Tables are") if tables else hint
+    return CatalogError(f'table "{name}" does not exist', code="unknown-table", hint=hint, span=span)
 
 
 # ---- parts -----------------------------------------------------------------------------------------------------------

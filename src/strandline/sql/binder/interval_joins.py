@@ -41,14 +41,14 @@ class _Time:
 
 
 @dataclass(frozen=True, slots=True)
-class _Level:
+class Level:
     """One FROM: its entries by alias with the names of their columns, the time columns among them, the finished windows
     whose bounds they have, and the level of the query around it."""
 
     names: Mapping[str, frozenset[str]]
     times: Mapping[str, _Time]
     finished: Mapping[str, tuple[Entry, FinishedWindow]]
-    outer: _Level | None
+    outer: Level | None
 
     def time(self, name: ast.ColumnName) -> _Time | None:
         """The entry whose time column a name means, if it means one."""
@@ -56,12 +56,16 @@ class _Level:
         time = level.times.get(alias)
         return time if time is not None and name.column.name.lower() in time.columns else None
 
+    def has_column(self, name: ast.ColumnName) -> bool:
+        """Whether an entry has a column of this name."""
+        return any(name.column.name.lower() in columns for columns in self.names.values())
+
     def window(self, name: ast.ColumnName) -> tuple[Entry, FinishedWindow] | None:
         """The entry that a name belongs to, with the windows whose bounds it has."""
         level, alias = self.resolve(name)
         return level.finished.get(alias)
 
-    def resolve(self, name: ast.ColumnName) -> tuple[_Level, str]:
+    def resolve(self, name: ast.ColumnName) -> tuple[Level, str]:
         """The level and the alias of the entry that a name belongs to; an empty alias if it is none or not one."""
         column = name.column.name.lower()
         if name.qualifier is not None:
@@ -109,7 +113,7 @@ class _Bounds:
         return found
 
 
-def with_derived_windows(select: ast.Select, names: Names) -> ast.Select:
+def with_join_windows(select: ast.Select, names: Names) -> ast.Select:
     """The SELECT with the windows that follow from its conditions; `names` remembers them."""
     bounds = _bounds(select, names)
     if bounds is None:
@@ -120,11 +124,11 @@ def with_derived_windows(select: ast.Select, names: Names) -> ast.Select:
     windows |= {x: window.over(bounds.times[x].entry) for x, window in finished.items()}
     if not windows:
         return select
-    found = [DerivedWindow(_alias(bounds.times[x].entry), length) for x, length in lengths.items()]
+    found = [DerivedWindow(alias_of(bounds.times[x].entry), length) for x, length in lengths.items()]
     for x, window in finished.items():
-        found.append(DerivedWindow(_alias(bounds.times[x].entry), window.range_us, window.slide))
+        found.append(DerivedWindow(alias_of(bounds.times[x].entry), window.range_us, window.slide))
     names.windows.extend(window for window in found if window not in names.windows)
-    changed: ast.Select = _with_windows(select, windows)
+    changed: ast.Select = replace_windows(select, windows)
     return changed
 
 
@@ -148,7 +152,7 @@ def _may_bound(select: ast.Select) -> bool:
     """A quick test: a condition, and two entries without windows, one of them perhaps in EXISTS."""
     conditions = list(_conditions(select.tables))
     conditions += () if select.where is None else conjuncts_of(select.where)
-    entries = [entry for entry, _ in _entries(select.tables) if _is_bare(entry)]
+    entries = [entry for entry, _ in entries_of(select.tables) if _is_bare(entry)]
     has_inner = any(isinstance(part, ast.Exists | ast.Unary) for part in conditions)
     return bool(conditions) and len(entries) + has_inner > 1
 
@@ -160,9 +164,9 @@ def _is_bare(entry: Entry) -> bool:
     return no_window and (isinstance(entry, ast.QueryTable) or entry.as_of is None)
 
 
-def _collect(select: ast.Select, names: Names, outer: _Level | None, bounds: _Bounds) -> None:
+def _collect(select: ast.Select, names: Names, outer: Level | None, bounds: _Bounds) -> None:
     """Add the bounds of one SELECT, and of those in its EXISTS."""
-    level, conditions = _level(select.tables, names, outer), list(_conditions(select.tables))
+    level, conditions = bind_level(select.tables, names, outer), list(_conditions(select.tables))
     conditions += () if select.where is None else conjuncts_of(select.where)
     bounds.times.update({id(time.entry): time for time in level.times.values()})
     for condition in conditions:
@@ -176,7 +180,7 @@ def _collect(select: ast.Select, names: Names, outer: _Level | None, bounds: _Bo
                 _compare(operator, left, right, level, bounds)
 
 
-def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: _Level, bounds: _Bounds) -> None:
+def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: Level, bounds: _Bounds) -> None:
     """Add the bound of a comparison of two times, if it is one: later - earlier + shift against 0."""
     _compare_with_window(operator, left, right, level, bounds)
     _compare_with_window(_MIRRORED[operator], right, left, level, bounds)
@@ -200,7 +204,7 @@ def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: 
 
 
 def _compare_with_window(
-    operator: str, left: ast.Expression, right: ast.Expression, level: _Level, bounds: _Bounds
+    operator: str, left: ast.Expression, right: ast.Expression, level: Level, bounds: _Bounds
 ) -> None:
     """Add the bound of a time by the start or the end of a finished window, if it is one."""
     if not isinstance(left, ast.ColumnName) or not isinstance(right, ast.ColumnName):
@@ -216,7 +220,7 @@ def _compare_with_window(
 _Linear: TypeAlias = tuple[dict[int, tuple[_Time, int]], int]
 
 
-def _linear(node: ast.Expression, level: _Level) -> _Linear | None:
+def _linear(node: ast.Expression, level: Level) -> _Linear | None:
     """A sum of time columns and lengths of time: the factor of each column, and the lengths in microseconds."""
     match node:
         case ast.ColumnName():
@@ -241,19 +245,19 @@ def _linear(node: ast.Expression, level: _Level) -> _Linear | None:
 # ---- FROM ------------------------------------------------------------------------------------------------------------
 
 
-def _level(tables: tuple[ast.TableReference, ...], names: Names, outer: _Level | None) -> _Level:
+def bind_level(tables: tuple[ast.TableReference, ...], names: Names, outer: Level | None) -> Level:
     from strandline.sql.binder.binder import Binder
     from strandline.sql.binder.from_clause import bind_table
 
     columns: dict[str, frozenset[str]] = {}
     times: dict[str, _Time] = {}
     finished: dict[str, tuple[Entry, FinishedWindow]] = {}
-    for entry, is_asof in _entries(tables):
+    for entry, is_asof in entries_of(tables):
         if id(entry) not in names.bound:  # each entry once, however deep queries are nested
             now = replace(entry, as_of=None) if isinstance(entry, ast.StreamTable) else entry
             names.bound[id(entry)] = (entry, bind_table(Binder(names), now)[0])
         plan = names.bound[id(entry)][1]
-        alias = _alias(entry).lower()
+        alias = alias_of(entry).lower()
         columns[alias] = frozenset(column.name.lower() for column in schema(plan))
         ids = instant_columns(plan, time_column_of(names.catalog)) if _is_bare(entry) and not is_asof else frozenset()
         instants = [c for c in schema(plan) if c.id in ids and c.type.name in ("TIMESTAMP", "BIGINT")]
@@ -261,14 +265,14 @@ def _level(tables: tuple[ast.TableReference, ...], names: Names, outer: _Level |
             times[alias] = _Time(entry, frozenset(column.name.lower() for column in instants))
         if _is_bare(entry) and not is_asof and (window := find_finished_window(plan)) is not None:
             finished[alias] = entry, window
-    return _Level(columns, times, finished, outer)
+    return Level(columns, times, finished, outer)
 
 
-def _entries(tables: tuple[ast.TableReference, ...], is_asof: bool = False) -> Iterator[tuple[Entry, bool]]:
+def entries_of(tables: tuple[ast.TableReference, ...], is_asof: bool = False) -> Iterator[tuple[Entry, bool]]:
     """The streams and subqueries of FROM, and whether ASOF JOIN determines what is kept of them."""
     for table in tables:
         if isinstance(table, ast.Join):
-            yield from _entries((table.left, table.right), is_asof or table.asof)
+            yield from entries_of((table.left, table.right), is_asof or table.asof)
         elif isinstance(table, Entry) and not (isinstance(table, ast.QueryTable) and table.lateral):
             yield table, is_asof
 
@@ -282,26 +286,26 @@ def _conditions(tables: tuple[ast.TableReference, ...]) -> Iterator[ast.Expressi
                 yield from conjuncts_of(table.condition)
 
 
-def _alias(entry: Entry) -> str:
+def alias_of(entry: Entry) -> str:
     match entry:
         case ast.StreamTable():
             return (entry.alias or entry.name).name
         case ast.WindowTable():
-            return entry.alias.name if entry.alias is not None else _alias(entry.source)
+            return entry.alias.name if entry.alias is not None else alias_of(entry.source)
         case _:
             return entry.alias.name
 
 
-def _with_windows(tree: Any, windows: Mapping[int, ast.RangeWindow]) -> Any:
+def replace_windows(tree: Any, windows: Mapping[int, ast.RangeWindow]) -> Any:
     """The tree with windows over some entries; what does not change stays the same object."""
     if isinstance(tree, tuple):
-        parts = tuple(_with_windows(part, windows) for part in tree)
+        parts = tuple(replace_windows(part, windows) for part in tree)
         return parts if any(one is not two for one, two in zip(parts, tree, strict=True)) else tree
     if not isinstance(tree, ast.Node):
         return tree
     if id(tree) in windows and isinstance(tree, ast.StreamTable | ast.QueryTable):
         return replace(tree, window=windows[id(tree)])
     below = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
-    changed = {name: _with_windows(part, windows) for name, part in below.items()}
+    changed = {name: replace_windows(part, windows) for name, part in below.items()}
     different = {name: part for name, part in changed.items() if part is not below[name]}
     return replace(tree, **different) if different else tree

@@ -23,9 +23,9 @@ from strandline.logical.plan import Apply, Join, Map, OuterJoin, Outputs, Plan, 
 from strandline.logical.schema import filtered, pass_on, schema
 from strandline.sql import ast
 from strandline.sql.binder import from_clause
+from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.expressions import Scalars
 from strandline.sql.binder.grouping import is_grouping
-from strandline.sql.binder.interval_joins import with_derived_windows
 from strandline.sql.binder.scope import Relation, Scope
 from strandline.sql.binder.select_list import Output, output_columns, sort_key
 

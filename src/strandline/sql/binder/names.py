@@ -21,15 +21,18 @@ from strandline.logical.schema import Ids, rename, schema
 from strandline.logical.tree import map_expressions, transform_up
 from strandline.sql import ast
 from strandline.sql.binder.scope import VALIDITY
+from strandline.sql.dialects.names import RELATIONS
 
 
 @dataclass(frozen=True, slots=True)
 class DerivedWindow:
-    """A stream in FROM, and for how long the conditions keep its rows; `slide` where these are the rows of windows."""
+    """A stream in FROM, and for how long its rows are kept; `slide` where these are the rows of windows. It is due
+    to its `origin`."""
 
     name: str
     microseconds: int
     slide: str = ""
+    origin: str = "the condition"
 
     def __str__(self) -> str:
         if self.microseconds == 1:
@@ -61,6 +64,8 @@ class Names:
         if reason is not None and name.name not in self.catalog:
             hint = "Refer only to earlier queries of WITH."
             raise name.error(f'query "{name.name}" {reason}', "recursive-query", hint)
+        if (foreign := RELATIONS.get(name.name.lower())) is not None and name.name not in self.catalog:
+            raise name.error(f'"{name.name}" is not supported', "not-supported", foreign)
         stream = self.catalog.get(name.name, name.span)
         self.reads.add(stream.name)
         return stream

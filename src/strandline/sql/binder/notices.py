@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from typing import TypeAlias
 
 from strandline.core.notices import Notice
-from strandline.core.temporal import HOUR, UNITS, show_duration
+from strandline.core.temporal import UNITS, show_duration
 from strandline.core.types import TIMESTAMP, Column
 from strandline.logical import plan as logical
 from strandline.logical.catalog import BaseStream, Catalog
@@ -15,9 +15,12 @@ from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import is_chronon_stream
 from strandline.logical.schema import schema
 from strandline.logical.tree import expressions, sources, walk
+from strandline.sql import ast
 from strandline.sql.binder.names import DerivedWindow
 
 _SAME_AS_UTC = ("UTC", "Etc/UTC", "GMT", "Z")
+_DIFFERENCES = ("except", "except all", "except strict")
+Joined: TypeAlias = logical.Join | logical.OuterJoin | logical.SemiJoin | logical.MarkJoin | logical.SetOperation
 _WINDOWS = (logical.TimeWindow, logical.CountWindow, logical.SessionWindow, logical.Granularity)
 
 
@@ -53,14 +56,18 @@ def query_notices(plan: Plan, unwindowed: Mapping[str, str], catalog: Catalog) -
                 values = [origins.value(key) for key in keys]
                 if not any(isinstance(value, ColumnRef) and value.id in origins.times for value in values):
                     group_time = next((value for value in values if origins.is_of_time(value)), None)
-                    yield from _grouping_notices(_names(source, unwindowed), group_time)
+                    yield from _grouping_notices(_names(source, _with_copies(unwindowed, source)), group_time)
             case logical.TopRows(_, _, _, source) | logical.Rank(_, _, _, _, source) if _is_forgotten(source):
                 yield from _missing_window(_names(source, unwindowed), "ORDER BY")
             case logical.Distinct(source) if _is_forgotten(source) and not _is_outer_binding(node):
                 yield from _missing_window(_names(source, unwindowed), "DISTINCT")
-            case logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin():
+            case (
+                logical.Join() | logical.OuterJoin() | logical.SemiJoin() | logical.MarkJoin() | logical.SetOperation()
+            ):
                 if _is_forgotten(node.left) and _is_forgotten(node.right) and not origins.compares_times:
                     yield from _missing_windows(_names(node.left, unwindowed), _names(node.right, unwindowed))
+                elif _is_met_for_an_instant(node):
+                    yield from _missing_window_of_right(_names(node.right, unwindowed))
             case _:
                 pass
 
@@ -132,15 +139,46 @@ def _is_forgotten(plan: Plan) -> bool:
     )
 
 
-def derived_windows_notice(windows: Sequence[DerivedWindow]) -> Notice:
+def _is_met_for_an_instant(node: Joined) -> bool:
+    """Whether rows that stay are matched with, or removed by, those of a stream that are valid for one instant. An
+    inner join is meant so, as that of a table; an aggregate says itself that its stream has no window."""
+    if isinstance(node, logical.Join) or not _is_forgotten(node.right) or is_chronon_stream(node.left):
+        return False
+    if isinstance(node, logical.SetOperation) and node.kind not in _DIFFERENCES:
+        return False
+    return not any(isinstance(part, logical.Aggregate) for part in walk(node.right))
+
+
+def derived_windows_notices(windows: Sequence[DerivedWindow]) -> Iterator[Notice]:
     """That a query has windows that were not written, and which ones."""
-    text = f"the windows follow from the condition: {', '.join(map(str, windows))}"
-    return Notice("derived-windows", text, "write windows to have others")
+    for origin in dict.fromkeys(window.origin for window in windows):
+        found = [str(window) for window in windows if window.origin == origin]
+        verb = "windows follow" if len(found) > 1 else "window follows"
+        text = f"the {verb} from {origin}: {', '.join(found)}"
+        yield Notice("derived-windows", text, "write windows to have others")
+
+
+def order_notices(query: ast.Query) -> Iterator[Notice]:
+    """That the rows of a continuous result have no order of its own."""
+    body = query.body if isinstance(query, ast.With) else query
+    if isinstance(body, ast.Ordered) and body.limit is None:
+        yield Notice(
+            "unordered-result",
+            "a continuous result has no order: its rows come in the order of time, and ORDER BY is left out",
+            "write ORDER BY … LIMIT n for the first n rows at every instant",
+        )
 
 
 def _is_outer_binding(node: logical.Distinct) -> bool:
     """Whether `decorrelate` made the node: the distinct outer bindings of a subquery."""
     return any(column.id.startswith("outer.") for column in schema(node))
+
+
+def _with_copies(unwindowed: Mapping[str, str], plan: Plan) -> Mapping[str, str]:
+    """The same with the columns that a plan reads of copies, as `agg OVER (…)` does: `s.x#2` is that of `s.x`."""
+    read = (column.id for node in walk(plan) if isinstance(node, logical.Scan) for column in node.columns)
+    copies = {column: original for column in read if (original := column.rpartition("#")[0]) in unwindowed}
+    return {column: unwindowed[original] for column, original in copies.items()} | dict(unwindowed)
 
 
 def _names(plan: Plan, unwindowed: Mapping[str, str]) -> list[str]:
@@ -154,22 +192,24 @@ def _grouping_notices(names: list[str], group_time: Expression | None) -> Iterat
         yield from _missing_window(names, "an aggregate")
         return
     length = _group_length(group_time)
-    window = f"WINDOW(RANGE {length} SLIDE {length})"
+    window = "WINDOW(RANGE UNBOUNDED)" if length is None else f"WINDOW(RANGE {length} SLIDE {length})"
+    rows = "all rows so far" if length is None else "the rows of one interval after the other"
     yield Notice(
         "time-groups",
         f"{names[0]} is read without a window: a group of times meets only rows of the same microsecond",
-        f"write FROM {names[0]} {window}, which has the rows of one interval after the other",
+        f"write FROM {names[0]} {window}, which has {rows}",
     )
 
 
-def _group_length(group_time: Expression) -> str:
-    """The length of the intervals that an expression such as date_trunc('hour', ts) makes, or an example."""
-    for part in (group_time, *children(group_time)):
-        if isinstance(part, Literal) and isinstance(part.value, str) and part.value.upper().rstrip("S") in UNITS:
-            return show_duration(UNITS[part.value.upper().rstrip("S")])
-        if isinstance(part, Literal) and isinstance(part.value, timedelta):
-            return show_duration(part.value // timedelta(microseconds=1))
-    return show_duration(HOUR)
+def _group_length(group_time: Expression) -> str | None:
+    """The length of the intervals that an expression such as date_trunc('hour', ts) makes; None if it has none, as that
+    of months, or if its groups are not intervals, as those of extract(hour FROM ts)."""
+    match group_time:
+        case Call("date_trunc", (Literal(str() as unit), _)) if unit.upper() in UNITS:
+            return show_duration(UNITS[unit.upper()])
+        case Call("date_bin", (Literal(int() as stride), *_)):
+            return show_duration(stride)
+    return None
 
 
 def _missing_window(names: list[str], what: str) -> Iterator[Notice]:
@@ -178,6 +218,15 @@ def _missing_window(names: list[str], what: str) -> Iterator[Notice]:
             "no-window",
             f"{name} is read without a window: {what} meets only rows of the same microsecond",
             f"write FROM {name} WINDOW(RANGE 10 MINUTES), or WINDOW(NOW) if that is meant",
+        )
+
+
+def _missing_window_of_right(names: list[str]) -> Iterator[Notice]:
+    for name in names[:1]:
+        yield Notice(
+            "no-window",
+            f"{name} is read without a window: each of its rows is there for one microsecond",
+            f"write {name} WINDOW(RANGE 10 MINUTES), or WINDOW(NOW) if that is meant",
         )
 
 

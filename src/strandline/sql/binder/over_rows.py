@@ -28,6 +28,7 @@ from strandline.logical.expressions import (
 )
 from strandline.logical.plan import Aggregate, Join, Over, Plan, Rank
 from strandline.logical.properties.instant_columns import instant_columns
+from strandline.logical.properties.keys import determines
 from strandline.logical.properties.temporal import is_chronon_stream, keeps_arrival_order
 from strandline.logical.schema import schema
 from strandline.sql.binder.names import freshened
@@ -51,6 +52,17 @@ _WINDOWED_HINT: Final = (
     "Read the stream without WINDOW(…): the frame is the window, as in AVG(x) OVER (PARTITION BY k ORDER BY ts "
     "RANGE BETWEEN INTERVAL '1 hour' PRECEDING AND CURRENT ROW)."
 )
+_PREVIOUS_HINT: Final = (
+    "Compare windows in those that are twice as long: SELECT window_end, COUNT(*) FILTER (WHERE ts >= window_end - "
+    "INTERVAL '1 hour') AS n, COUNT(*) FILTER (WHERE ts < window_end - INTERVAL '1 hour') AS previous "
+    "FROM HOP(s, ts, INTERVAL '1 hour', INTERVAL '2 hours') GROUP BY window_end."
+)
+_WINDOWED_HINTS: Final = {
+    "row_number": "Add columns to ORDER BY until no two rows are equal in it, as those of GROUP BY, or write RANK().",
+    "dense_rank": "Write RANK() OVER (…): among the rows that are valid together it takes any order.",
+    "lag": _PREVIOUS_HINT,
+    "lead": _PREVIOUS_HINT,
+}
 _ORDER_HINT: Final = (
     "Order by the time column of the stream first: OVER (PARTITION BY k ORDER BY ts). "
     "RANK() takes any order, among the rows of one instant. "
@@ -78,7 +90,7 @@ def plan_window_functions(functions: WindowFunctions, source: Plan, binder: Bind
     for call in unordered:
         _check_unordered(call)
     for call in ranks:
-        _check_rank(call, is_chronon_stream(source))
+        _check_rank(call, source)
     for call in past:
         _check_past(call)
     waiting = [call for call in past if call.call.rows_after]
@@ -169,19 +181,21 @@ def _check_aggregate(bound: BoundCall) -> None:
 # ---- other rows ------------------------------------------------------------------------------------------------------
 
 
-def _check_rank(call: BoundCall, is_points: bool) -> None:
-    """Refuse what has an order that is not that of the past, except RANK()."""
-    if call.call.function == "rank":
-        if call.node.window.frame is not None:
-            hint = "Remove it: RANK() covers the whole partition."
-            raise call.node.window.frame.error("RANK() has no frame", "bad-frame", hint)
-        return
+def _check_rank(call: BoundCall, source: Plan) -> None:
+    """Refuse what has an order that is not that of the past, except RANK(), and ROW_NUMBER() where it is the same: no
+    two rows that are valid together are equal in the order."""
     name = call.node.call.name.name.upper()
-    if is_points:
+    keys = [key.id for key in call.window.partition] + [key.column.id for key in call.window.order]
+    if call.call.function == "rank" or (call.call.function == "row_number" and determines(source, keys)):
+        if call.node.window.frame is not None:
+            hint = f"Remove it: {name}() covers the whole partition."
+            raise call.node.window.frame.error(f"{name}() has no frame", "bad-frame", hint)
+        return
+    if is_chronon_stream(source):
         message = f"{name} OVER is not supported in this order"
         raise call.node.window.order[0].error(message, "over-order", _ORDER_HINT)
     message = f"{name} OVER (… ORDER BY …) is not supported over rows that are valid for longer than an instant"
-    raise call.node.error(message, "over-windowed", _WINDOWED_HINT)
+    raise call.node.error(message, "over-windowed", _WINDOWED_HINTS.get(call.call.function, _WINDOWED_HINT))
 
 
 def _check_unordered(call: BoundCall) -> None:

@@ -159,15 +159,18 @@ class Scope:
         return self._has(name) or (self.outer is not None and self.outer.has_around(name))
 
     def _unknown(self, name: ast.ColumnName) -> BindError:
+        foreign = COLUMNS.get(name.column.name.lower()) if not name.column.quoted else None
+        if foreign is not None and (name.qualifier is None or name.column.matches("proctime")):
+            return name.column.error(f"{name.column.name.upper()} is not supported", "not-supported", foreign)
         if not self.relations and self.outer is None:
             hint = f"Say which stream or table has the column: SELECT {name.column.name} FROM …."
             return name.error("SELECT has no FROM", "missing-from", hint)
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
         where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
-        foreign = COLUMNS.get(name.column.name.lower()) if name.qualifier is None and not name.column.quoted else None
-        if foreign is not None:
-            return name.column.error(f"{name.column.name.upper()} is not supported", "not-supported", foreign)
         hint = suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are")
+        if name.column.quoted and name.qualifier is None and "mean" not in hint:  # a text in other dialects
+            text = name.column.name.replace("'", "''")
+            hint = f"{hint} A text is in single quotes: '{text}'."
         return name.column.error(f'column "{name.column.name}" does not exist{where}', "unknown-column", hint)
 
 

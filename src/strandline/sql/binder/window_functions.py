@@ -239,6 +239,11 @@ def _bound(clause: ast.FrameClause, bound: ast.FrameBound, order: tuple[SortKey,
             return sign * bound.offset.microseconds
         hint = "Write RANGE BETWEEN INTERVAL '10 seconds' PRECEDING AND CURRENT ROW."
         raise bound.offset.error("the offset of RANGE must be a length of time", "bad-frame", hint)
+    if isinstance(bound.offset, ast.Interval):
+        column = order[0].column
+        hint = f"Write it in the unit of {column.id}, as {bound.offset.microseconds} where that is microseconds."
+        message = f"the offset of RANGE is a length of time, and {column.id} is {column.type.name}"
+        raise bound.offset.error(message, "bad-frame", hint)
     return sign * _whole_number(bound.offset, "the offset of RANGE", 0)
 
 

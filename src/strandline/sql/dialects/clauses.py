@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, TypeAlias
 
+from strandline.sql.dialects.names import CATALOGUE
 from strandline.sql.lexer import Token
 
 Hint: TypeAlias = str | Callable[[Sequence[Token]], str]
@@ -17,16 +18,20 @@ _SOURCE: Final = "Name the source by a function: SOURCE file('data.csv') ORDERED
 _STORED: Final = "Leave it out: a table keeps its rows itself, or reads a SOURCE such as file('data.csv')."
 _PARTITIONS: Final = "Leave it out: the planner partitions by the keys of joins and groups."
 _LOCKS: Final = "Leave it out: a query reads all its tables as of one instant, and locks nothing."
+_FINISHED: Final = (
+    "For one result per window, let it slide by its length: SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1"
+    " HOUR SLIDE 1 HOUR) GROUP BY k."
+)
 _SAMPLE: Final = (
     "Choose rows by a condition, as in SELECT k, a FROM s WHERE a % 10 = 0. ALLOW SHEDDING at the end of a"
     " query drops rows under load."
 )
 _UNNEST: Final = "Write it in FROM: SELECT k, x FROM s, unnest(string_to_array(k, ' ')) AS x."
-_PIVOT: Final = (
+PIVOT: Final = (
     "Write one aggregate per column: SELECT COUNT(*) FILTER (WHERE k = 'x') AS x, COUNT(*) FILTER (WHERE k = 'y') AS y"
     " FROM s WINDOW(RANGE 1 HOUR)."
 )
-_UNPIVOT: Final = (
+UNPIVOT: Final = (
     "Write a branch per column: SELECT k, 'a' AS name, a AS value FROM s UNION ALL SELECT k, 'b', b FROM s."
 )
 _RECURSION: Final = (
@@ -50,6 +55,35 @@ _LATEST: Final = (
     " write SELECT k, MAX(a) AS a FROM s WINDOW(RANGE 1 HOUR) GROUP BY k."
 )
 _ROLLUP: Final = "Write SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1 HOUR) GROUP BY ROLLUP (k)."
+
+
+_COMMENT: Final = "Leave it out. A comment is written -- text, or /* text */."
+_ALIKE: Final = "Write CREATE TABLE x AS SELECT k, a FROM t WHERE FALSE; a key is declared by naming the columns."
+_INDEX: Final = "Leave it out: a PRIMARY KEY is looked up. Write CREATE TABLE x (k VARCHAR PRIMARY KEY, a INT)."
+_AS_OF: Final = (
+    "The table as it was at the time of each row: write SELECT s.k, t.a FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts"
+    " ON s.k = t.k."
+)
+_HISTORY: Final = (
+    "Rows with their periods are db.table('t').history() in Python. At one instant, write SELECT k, a FROM t AT"
+    " TIMESTAMP '2024-01-01'; the changes as a stream are SELECT k, a FROM ISTREAM(t)."
+)
+_UPSERT: Final = "Write INSERT INTO t VALUES ('x', 1) ON CONFLICT DO UPDATE SET a = excluded.a."
+_MERGE_ALL: Final = (
+    "Name the columns: MERGE INTO t USING u ON t.k = u.k WHEN MATCHED THEN UPDATE SET a = u.a WHEN NOT MATCHED THEN"
+    " INSERT VALUES (u.k, u.a)."
+)
+_ARRAY: Final = "Write ARRAY[1, 2, 3], as in SELECT ARRAY[a, b] AS ab FROM s."
+
+
+def _write_distance(tokens: Sequence[Token]) -> str:
+    """`WITHIN 10 SECONDS`, or `WITHIN (10 SECONDS, …)` of ksqlDB, as a condition of the join."""
+    number, unit = tokens[1:3] if tokens[1].keyword != "(" else tokens[2:4]
+    distance = f"INTERVAL '{number} {unit.value.lower()}'"
+    return (
+        "Write the distance as a condition: SELECT x.k, y.a FROM s x JOIN s y ON x.k = y.k AND y.ts BETWEEN"
+        f" x.ts - {distance} AND x.ts + {distance}."
+    )
 
 
 def _write_watermark(tokens: Sequence[Token]) -> str:
@@ -119,6 +153,16 @@ CLAUSES: Final[dict[str, Hint]] = {
     "DISTRIBUTE BY": _PARTITIONS,
     "DISTRIBUTED BY": _PARTITIONS,
     "SORT BY": "Write ORDER BY a LIMIT 10: the first ten rows at every instant.",
+    "NOT ENFORCED": (
+        "Leave it out: a PRIMARY KEY holds at every instant. Write CREATE TABLE x (k VARCHAR PRIMARY KEY, a INT)."
+    ),
+    "COMMENT <text>": _COMMENT,
+    "COMMENT =": _COMMENT,
+    "LIKE <name>": _ALIKE,
+    "( LIKE <name>": _ALIKE,
+    "KEY (": _INDEX,
+    "INDEX (": _INDEX,
+    "INDEX <name> (": _INDEX,
     "AUTO_INCREMENT": "Write the number in INSERT.",
     "AUTOINCREMENT": "Write the number in INSERT.",
     "IDENTITY (": "Write the number in INSERT.",
@@ -127,10 +171,11 @@ CLAUSES: Final[dict[str, Hint]] = {
     "CROSS APPLY": _LATERAL,
     "OUTER APPLY": "Join the rows: SELECT s.k, t.a FROM s LEFT JOIN t ON s.k = t.k.",
     "ARRAY JOIN": _UNNEST,
-    "PIVOT (": _PIVOT,
-    "UNPIVOT (": _UNPIVOT,
+    "PIVOT (": PIVOT,
+    "UNPIVOT (": UNPIVOT,
     "TABLESAMPLE <name>": _SAMPLE,
     "TABLESAMPLE (": _SAMPLE,
+    "TABLESAMPLE <number>": _SAMPLE,
     "SAMPLE <number>": _SAMPLE,
     "SAMPLE (": _SAMPLE,
     "USING SAMPLE": _SAMPLE,
@@ -138,6 +183,18 @@ CLAUSES: Final[dict[str, Hint]] = {
     "VERSION AS OF": _PAST,
     "TIMESTAMP AS OF": _PAST,
     "AS OF TIMESTAMP": _PAST,
+    "AS OF SYSTEM TIME": _PAST,
+    "AS OF <text>": _PAST,
+    "SYSTEM_TIME AS OF PROCTIME": _AS_OF,
+    "SYSTEM_TIME BETWEEN": _HISTORY,
+    "SYSTEM_TIME FROM": _HISTORY,
+    "SYSTEM_TIME ALL": _HISTORY,
+    "SYSTEM_TIME CONTAINED": _HISTORY,
+    "WITHIN <number> <name> ON": _write_distance,
+    "WITHIN ( <number>": _write_distance,
+    "INFORMATION_SCHEMA . <name>": CATALOGUE,
+    "PG_CATALOG . <name>": CATALOGUE,
+    "SYS . OBJECTS": CATALOGUE,
     "WINDOW TUMBLING (": _write_window,
     "WINDOW HOPPING (": _write_window,
     "WINDOW SESSION (": _write_window,
@@ -150,6 +207,9 @@ CLAUSES: Final[dict[str, Hint]] = {
         " false) ORDERED BY ts."
     ),
     # SELECT
+    "STREAM * FROM": "Leave the word out: a query over a stream is continuous. Write SELECT * FROM s.",
+    "ORDER BY ALL": "Name the columns: SELECT k, a FROM t ORDER BY k, a.",
+    "AS FROM": "A query begins with SELECT. Write CREATE TABLE x AS SELECT k, a FROM t.",
     "TOP <number>": _TIES,
     "TOP ( <number>": _TIES.replace("{1}", "{2}"),
     "DISTINCT ON": _LATEST,
@@ -170,12 +230,26 @@ CLAUSES: Final[dict[str, Hint]] = {
     "OPTION (": "Leave it out. EXPLAIN WHY shows the plans that were rejected.",
     "SETTINGS <name>": "Leave it out. EXPLAIN WHY shows the plans that were rejected.",
     "EMIT CHANGES": _CHANGES,
-    "EMIT FINAL": (
-        "For one result per window, let it slide by its length: SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 1"
-        " HOUR SLIDE 1 HOUR) GROUP BY k."
-    ),
-    "ON DUPLICATE KEY": "Write INSERT INTO t VALUES ('x', 1) ON CONFLICT DO UPDATE SET a = excluded.a.",
+    "EMIT FINAL": _FINISHED,
+    "EMIT ON": _FINISHED,
+    "EMIT AFTER": _FINISHED,
+    "ON DUPLICATE KEY": _UPSERT,
+    "AS <name> ON DUPLICATE": _UPSERT,
+    "UPDATE SET *": _MERGE_ALL,
+    "UPDATE *": _MERGE_ALL,
+    "INSERT *": _MERGE_ALL,
+    "INSERT ROW": _MERGE_ALL,
     # expressions
+    "SELECT [ <number>": _ARRAY,
+    "SELECT [ <text>": _ARRAY,
+    "( [ <number>": _ARRAY,
+    "( [ <text>": _ARRAY,
+    ", [ <number>": _ARRAY,
+    ", [ <text>": _ARRAY,
+    "= [ <number>": _ARRAY,
+    "= [ <text>": _ARRAY,
+    "IN [ <number>": "Write SELECT k FROM s WHERE a IN (1, 2, 3).",
+    "IN [ <text>": "Write SELECT a FROM s WHERE k IN ('x', 'y').",
     "( + )": "Write an outer join: SELECT s.k, t.a FROM s LEFT JOIN t ON s.k = t.k.",
     "REGEXP <text>": _REGEXP,
     "RLIKE <text>": _REGEXP,

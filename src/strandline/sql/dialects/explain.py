@@ -40,7 +40,7 @@ def explain_refusal(error: ParseError, tokens: Sequence[Token]) -> ParseError:
     if at is None or error.code not in _CODES:
         return error
     begin = max((place + 1 for place in range(at) if tokens[place].keyword == ";"), default=0)
-    skipped = 2 if [token.keyword for token in tokens[begin + 1 : begin + 3]] == ["OR", "REPLACE"] else 0
+    skipped = 2 if [token.keyword for token in tokens[begin : begin + 3]] == ["CREATE", "OR", "REPLACE"] else 0
     statement = [*tokens[begin : begin + 1], *tokens[begin + 1 + skipped :]]
     if (matched := _match(_STATEMENTS, statement, 0)) is not None and at < begin + skipped + len(matched[0]):
         return _refuse(statement, 0, matched)
@@ -93,4 +93,8 @@ def _refuse(tokens: Sequence[Token], start: int, matched: tuple[Phrase, Hint] | 
     keywords = sum(1 for _ in takewhile(str.isidentifier, words)) or len(words)
     span = phrase[0].span.to(phrase[keywords - 1].span)
     feature = " ".join(words[:keywords]) if words[0].isidentifier() else "".join(map(str, phrase))
+    if "[" in words[1:]:  # what stands before the bracket is of the language
+        feature, span = "a list in brackets", phrase[words.index("[")].span
+    elif words[0].isidentifier() and (words[-1].isidentifier() or words[-1] == "*") and "(" not in words:
+        feature, span = " ".join(map(str, phrase)), phrase[0].span.to(phrase[-1].span)
     return ParseError(f"{feature} is not supported", code="not-supported", hint=written, span=span)

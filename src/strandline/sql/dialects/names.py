@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+CATALOGUE: Final = (
+    "SHOW TABLES and SHOW STREAMS list what there is, DESCRIBE its columns. As a query, write SELECT name, rows FROM"
+    " sys.tables."
+)
 _CLOCK: Final = "Write now(); in a continuous query, WHERE ts > now() - INTERVAL '1 hour' is a window of an hour."
 _RANDOM: Final = "Rows are the same in every run; take the column random of SOURCE rate(), or md5(k)."
 _PERCENTILE: Final = "It is exact here: PERCENTILE_DISC(0.5) WITHIN GROUP (ORDER BY a)."
@@ -19,6 +23,7 @@ _DISTANCE: Final = "Subtract: epoch(later) - epoch(earlier) is in seconds."
 _LAST: Final = "Write LAST(a), or LAST(a ORDER BY ts)."
 _COALESCE: Final = "Write coalesce(a, 0)."
 _PARSE: Final = "Write CAST(k AS TIMESTAMP), or k::DATE."
+_TUMBLE: Final = "In GROUP BY: TUMBLE(ts, INTERVAL '5 minutes')."
 _NO_SESSION: Final = "Leave it out: there are no users and no sessions."
 
 # Functions that do not exist here, in lower case. One that is added to the language is not looked up any more.
@@ -140,6 +145,10 @@ FUNCTIONS: Final[dict[str, str]] = {
     "pg_sleep": "Leave it out: a query runs until its sources end.",
     "sha2": "Write md5(k).",
     "hash": "Write md5(k).",
+    "columns": "Name the columns, or leave some out: SELECT * EXCLUDE (a) FROM s.",
+    "tumbling": _TUMBLE,
+    "tumblingwindow": _TUMBLE,
+    "hoppingwindow": _TUMBLE.replace("TUMBLE(ts,", "HOP(ts, INTERVAL '1 minute',"),
 }
 
 # Words that other dialects read like columns, in lower case: the feature and what to write.
@@ -154,10 +163,23 @@ COLUMNS: Final[dict[str, str]] = {
         "Write SELECT date_bin(INTERVAL '10 minutes', ts, TIMESTAMP '2024-01-01') + INTERVAL '10 minutes' AS"
         " stop FROM s."
     ),
+    "stream": "Leave the word out: a query over a stream is continuous. Write SELECT * FROM s.",
+    "proctime": (
+        "Write the time column of the stream: SELECT s.k, t.a FROM s JOIN t FOR SYSTEM_TIME AS OF s.ts ON s.k = t.k."
+    ),
+    "current_time": _CLOCK,
+    "localtime": _CLOCK,
+    "localtimestamp": _CLOCK,
     "current_user": _NO_SESSION,
     "session_user": _NO_SESSION,
     "current_schema": _NO_SESSION,
 }
+
+# Tables of system catalogues, in lower case.
+RELATIONS: Final = dict.fromkeys(
+    ("sqlite_master", "sqlite_schema", "pg_tables", "pg_class", "pg_stat_activity", "duckdb_tables", "all_tables"),
+    CATALOGUE,
+)
 
 # Types, in upper case.
 TYPES: Final[dict[str, str]] = {

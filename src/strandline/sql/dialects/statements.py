@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from strandline.sql.dialects.clauses import PIVOT, UNPIVOT
+
 _ALONE: Final = "Leave it out: a statement takes effect at one instant, as a whole or not at all."
 _MAINTAINED: Final = "Leave it out: there is nothing to maintain."
 _ONE_DATABASE: Final = "Leave it out: names have one part, and a database is what a script or a connection declares."
@@ -36,6 +38,15 @@ _STOP: Final = "Stop a query by .stop q1 in the shell, by q.stop() in Python, or
 _NO_CURSOR: Final = "Leave it out: results arrive by themselves. Write SELECT k, a FROM s."
 _EXPLAIN: Final = "Write EXPLAIN SELECT k, a FROM s; of a running query, EXPLAIN ANALYZE q1 has measured figures."
 _DESCRIBE: Final = "Write DESCRIBE s."
+_EXPLAIN_CHANGE: Final = "A change of a table has no plan, only its query. Write EXPLAIN SELECT k, a FROM t."
+_IGNORE: Final = "Write INSERT INTO t VALUES ('x', 1) ON CONFLICT DO NOTHING."
+_UTC: Final = (
+    "All times are in UTC. For the local time of a zone, write ts AT TIME ZONE 'UTC' AT TIME ZONE 'Europe/Berlin'."
+)
+_SUMMARY: Final = (
+    "strandline inspect FILE describes the columns of a file. Of a stream, write SELECT COUNT(*) AS n, MIN(a) AS least,"
+    " MAX(a) AS greatest, COUNT(DISTINCT k) AS ks FROM s WINDOW(RANGE 1 HOUR)."
+)
 _DROP: Final = "Leave it out: there is none to be dropped."
 
 STATEMENTS: Final[dict[str, str]] = {
@@ -59,6 +70,8 @@ STATEMENTS: Final[dict[str, str]] = {
     "SET <name> =": _OPTIONS,
     "SET <name> TO": _OPTIONS,
     "SET <name> .": _OPTIONS,
+    "SET TIME ZONE": _UTC,
+    "SET TIMEZONE": _UTC,
     "SET LOCAL": _OPTIONS,
     "SET SESSION": _OPTIONS,
     "GRANT": _ALLOW,
@@ -203,6 +216,19 @@ STATEMENTS: Final[dict[str, str]] = {
     "SHOW PROPERTIES": _OPTIONS,
     "SHOW WARNINGS": "Errors and notices are shown where they occur.",
     "SHOW TBLPROPERTIES": _DESCRIBE,
+    "SHOW TABLES FROM": _ONE_DATABASE + " Write SHOW TABLES.",
+    "SHOW TABLES IN": _ONE_DATABASE + " Write SHOW TABLES.",
+    "SHOW TABLES LIKE": "Write SELECT name FROM sys.tables WHERE name LIKE 'x%'.",
+    "SHOW STREAMS LIKE": "Write SHOW STREAMS.",
+    "LIST": "Write SHOW STREAMS.",
+    "SUMMARIZE": _SUMMARY,
+    "PIVOT": PIVOT,
+    "UNPIVOT": UNPIVOT,
+    ". <name>": "Commands that begin with a dot are of the shell. Write SHOW STREAMS.",
+    "EXPLAIN INSERT": _EXPLAIN_CHANGE,
+    "EXPLAIN UPDATE": _EXPLAIN_CHANGE,
+    "EXPLAIN DELETE": _EXPLAIN_CHANGE,
+    "EXPLAIN MERGE": _EXPLAIN_CHANGE,
     "EXPLAIN ( ANALYZE": _EXPLAIN,
     "EXPLAIN ( VERBOSE": _EXPLAIN,
     "EXPLAIN ( BUFFERS": _EXPLAIN,
@@ -213,8 +239,11 @@ STATEMENTS: Final[dict[str, str]] = {
     "EXPLAIN CHANGELOG_MODE": _EXPLAIN,
     # INSERT
     "INSERT OVERWRITE": "Write TRUNCATE TABLE t, then INSERT INTO t VALUES ('x', 1).",
+    "INSERT OR IGNORE": _IGNORE,
     "INSERT OR": _UPSERT,
-    "INSERT IGNORE": "Write INSERT INTO t VALUES ('x', 1) ON CONFLICT DO NOTHING.",
+    "INSERT IGNORE": _IGNORE,
+    "INSERT INTO <name> BY NAME": "Name the columns: INSERT INTO t (k, a) SELECT k, a FROM u.",
+    "INSERT INTO <name> SET": "Write INSERT INTO t (k, a) VALUES ('x', 1).",
     "REPLACE INTO": _UPSERT,
     "UPSERT INTO": _UPSERT,
     "UPSERT": _UPSERT,

@@ -29,6 +29,9 @@ _CONSTRAINTS: Final = {
 }
 
 
+_CONSTRAINT_KINDS: Final = ("PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "NOT")  # after CONSTRAINT and its name
+
+
 def parse_create_table(tokens: TokenStream, start: Token) -> ast.CreateTable | ast.CreateTableAs:
     """`[IF NOT EXISTS] name …`, after CREATE TABLE."""
     if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
@@ -85,6 +88,8 @@ class _Definitions:
             self.key.extend(tokens.parse_enclosed_list(lambda each: each.expect_name("a column of the key"), _KEY_HINT))
             return
         _refuse_constraint(tokens, followed_by=("(", "KEY"))
+        if tokens.sees("CONSTRAINT") and tokens.peek(2).keyword in _CONSTRAINT_KINDS:
+            raise tokens.unsupported("CONSTRAINT in CREATE TABLE", _CONSTRAINTS["CONSTRAINT"])
         column = connectors.parse_column_definition(tokens)
         self.columns.append(column)
         while True:

@@ -36,7 +36,7 @@ def parse_update(tokens: TokenStream) -> ast.Update:
     items = _parse_items(tokens)
     if tokens.sees("FROM"):
         raise tokens.unsupported("FROM in UPDATE", _write_merge("UPDATE SET …"))
-    where = parse_expression(tokens) if tokens.accept("WHERE") else None
+    where = _parse_where(tokens, "UPDATE")
     _refuse_returning(tokens)
     return ast.Update(table, alias, items, where, tables.parse_at(tokens), span=tokens.since(start))
 
@@ -47,7 +47,7 @@ def parse_delete(tokens: TokenStream) -> ast.Delete:
     table, alias = _parse_target(tokens), _parse_alias(tokens, "WHERE")
     if tokens.sees("USING"):
         raise tokens.unsupported("USING in DELETE", _write_merge("DELETE"))
-    where = parse_expression(tokens) if tokens.accept("WHERE") else None
+    where = _parse_where(tokens, "DELETE")
     _refuse_returning(tokens)
     return ast.Delete(table, alias, where, tables.parse_at(tokens), span=tokens.since(start))
 
@@ -75,6 +75,16 @@ def _parse_alias(tokens: TokenStream, following: str) -> ast.Identifier | None:
     if not tokens.sees_name() or tokens.sees(following) or tokens.sees("AT", "TIMESTAMP"):
         return None
     return queries.parse_alias(tokens)
+
+
+def _parse_where(tokens: TokenStream, statement: str) -> ast.Expression | None:
+    """`[WHERE condition]`, which says alone which rows a statement changes."""
+    where = parse_expression(tokens) if tokens.accept("WHERE") else None
+    for word in ("ORDER", "LIMIT"):
+        if tokens.sees(word):
+            hint = "Say in WHERE which rows it changes: it changes all of them at one instant."
+            raise tokens.unsupported(f"{word} in {statement}", hint)
+    return where
 
 
 def _refuse_returning(tokens: TokenStream) -> None:

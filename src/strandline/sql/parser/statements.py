@@ -22,7 +22,7 @@ from strandline.sql.parser.tables import parse_new_name, parse_system_name
 from strandline.sql.parser.token_stream import MAX_DEPTH, TokenStream, too_deep
 from strandline.sql.parser.types import parse_type_name
 
-SHOW_KINDS: Final = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "SHEDDING", "FUNCTIONS")
+SHOW_KINDS: Final = ("STREAMS", "TABLES", "VIEWS", "QUERIES", "SINKS", "SHEDDING", "FUNCTIONS", "GRAPH")
 
 _STATEMENT_HINT: Final = (
     "Statements are SELECT, WITH, CREATE, DROP, INSERT, UPDATE, DELETE, MERGE, TRUNCATE, EXPLAIN, SHOW, DESCRIBE and"
@@ -100,9 +100,12 @@ def _parse_statement(tokens: TokenStream) -> ast.Statement:
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
 
-def _parse_query_statement(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding:
+def _parse_query_statement(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding | ast.QueryStartingNow:
     """A query that is a statement of its own, and what it allows."""
     query = parse_query(tokens)
+    start = tokens.token
+    if tokens.accept("STARTING", "NOW"):
+        return ast.QueryStartingNow(query, span=query.span.to(tokens.since(start)))
     shedding = _parse_shedding(tokens)
     return query if shedding is None else ast.QueryWithShedding(query, shedding, span=query.span.to(shedding.span))
 
@@ -231,7 +234,9 @@ def _parse_sink(tokens: TokenStream, start: Token, name: ast.Identifier) -> ast.
     tokens.expect("INTO", hint=_SINK_HINT)
     target = parse_connector(tokens, "sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
     query = parse_as_query(tokens, _SINK_HINT)
-    return ast.CreateSink(name, target, query, _parse_shedding(tokens), span=tokens.since(start))
+    starting_now = tokens.accept("STARTING", "NOW")
+    shedding = None if starting_now else _parse_shedding(tokens)
+    return ast.CreateSink(name, target, query, shedding, starting_now=bool(starting_now), span=tokens.since(start))
 
 
 def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
@@ -245,6 +250,9 @@ def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:
     name = tokens.expect_name(f"a {kind.lower()} name")
     if kind == "SINK":
         return ast.DropSink(name, if_exists, span=tokens.since(start))
+    if tokens.sees(","):
+        hint = f"Drop one after the other: DROP {kind} {name.name}, then DROP {kind} {tokens.peek().value}."
+        raise tokens.unsupported("a list of names in DROP", hint)
     cascade = tokens.accept("CASCADE")
     if not cascade:
         tokens.accept("RESTRICT")  # the default

@@ -33,7 +33,13 @@ _SEQUENCE_HINT: Final = (
     "c.ts > a.ts AND c.ts < b.ts)."
 )
 # Clauses that may follow a table, whose first words are names elsewhere.
-_AFTER_TABLE: Final = (("MATCH_RECOGNIZE", "("), ("ALLOW", "SHEDDING"), ("AT", "TIMESTAMP"), ("FOR", "SYSTEM_TIME"))
+_AFTER_TABLE: Final = (
+    ("MATCH_RECOGNIZE", "("),
+    ("ALLOW", "SHEDDING"),
+    ("STARTING", "NOW"),
+    ("AT", "TIMESTAMP"),
+    ("FOR", "SYSTEM_TIME"),
+)
 
 
 def parse_table(tokens: TokenStream) -> ast.TableReference:

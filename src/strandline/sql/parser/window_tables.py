@@ -8,6 +8,7 @@ from typing import Final
 from strandline.sql import ast
 from strandline.sql.lexer import Kind, Token
 from strandline.sql.parser import queries
+from strandline.sql.parser.files import parse_file, sees_file
 from strandline.sql.parser.literals import parse_duration, parse_interval
 from strandline.sql.parser.token_stream import TokenStream
 
@@ -102,7 +103,7 @@ def make_window_table(
 def _parse_source(
     tokens: TokenStream, kind: str
 ) -> tuple[ast.StreamTable | ast.QueryTable, tuple[ast.ColumnName, ...]]:
-    """`[DATA =>] [TABLE] name [PARTITION BY columns]`, or a query in parentheses."""
+    """`[DATA =>] [TABLE] name [PARTITION BY columns]`, a file, or a query in parentheses."""
     tokens.accept("DATA", "=>")
     tokens.accept("TABLE")
     start = tokens.token
@@ -111,6 +112,9 @@ def _parse_source(
         query = queries.parse_enclosed_query(tokens, HINTS[kind])
         alias = ast.Identifier(kind.lower(), span=start.span)
         source = ast.QueryTable(query, None, alias, span=tokens.since(start))
+    elif sees_file(tokens):
+        name, stem, file = parse_file(tokens)
+        source = ast.StreamTable(name, None, stem, source=file, span=tokens.since(start))
     else:
         name = tokens.expect_name("a stream")
         source = ast.StreamTable(name, None, None, span=name.span)

@@ -37,6 +37,7 @@ from strandline.logical.catalog import Argument, SourceSchema
 MOST_FILES: Final = 5  # that are looked at
 Item = TypeVar("Item")
 _READ_ERRORS: Final = (*PLAN_ERRORS, DamagedContent)
+_DECLARE: Final = "Declare the columns: CREATE STREAM name (column TYPE, …) SOURCE …."
 
 
 @dataclass
@@ -59,8 +60,11 @@ def infer_schema(folder: FollowedDirectory, options: FileOptions, files: Sequenc
     if not chosen:
         raise _unknown(place, "it is no regular file")
     kinds = {options.kind_of(file.path) for file in chosen}
-    if None in kinds or len(kinds) > 1:
-        raise _unknown(place, "its format is unknown" if None in kinds else "the files have several formats")
+    if None in kinds:
+        raise _unknown(place, "its format is unknown")
+    if len(kinds) > 1:
+        hint = "Name the files of one format by a pattern, as in file('directory/*.csv')."
+        raise _unknown(place, "the files have several formats", hint)
     try:
         if kinds == {"parquet"}:
             guess = _of_parquet([folder.full(file.path) for file in chosen])
@@ -103,8 +107,7 @@ def spread(items: Sequence[Item], most: int) -> list[Item]:
     )
 
 
-def _unknown(place: str, why: str) -> SourceError:
-    hint = "Declare the columns: CREATE STREAM name (column TYPE, …) SOURCE …."
+def _unknown(place: str, why: str, hint: str = _DECLARE) -> SourceError:
     return SourceError(f"cannot read the columns of {place}: {why}", code="columns-missing", hint=hint)
 
 

@@ -1,0 +1,72 @@
+"""Pipelines that change while they run: a query is added to the operators that run, or taken away from them.
+
+    extend    operators of equal structure are taken as they run; fragments keep their ids, ports are named apart
+    shrink    what no other query needs goes
+
+Law    shrink(extend(p, q), q) = p, but for the numbers that were given
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from strandline.core.temporal import Instant
+from strandline.planner.physical import plan as physical
+from strandline.planner.physical.plan import ExchangeTo, Fragment, Node, Pipeline, ResultOf, sources, with_sources
+from strandline.planner.physical.structure import SharedFragments
+
+
+def extend(
+    running: Pipeline, part: Pipeline, scope: str, *, since: Instant, number: int, first_fragment: int
+) -> Pipeline:
+    """A pipeline with another query, whose own plan is `part`, over the rows from `since` on.
+
+    `scope` is what must be equal beside the structure for an operator to be shared. `number` is that of the query, and
+    `first_fragment` the next free number of a fragment.
+    """
+    taken = {f.route.port for f in running.fragments if isinstance(f.route, ExchangeTo)}
+    names = {f.route.port: f"{f.route.port}@{number}" for f in part.fragments if isinstance(f.route, ExchangeTo)}
+    assert not taken & set(names.values()), "numbers of queries are given once"
+    fragments = [
+        replace(_rename_ports(fragment, names), id=f"f{first_fragment + place}", since=since)
+        for place, fragment in enumerate(part.fragments)
+    ]
+    queries = tuple(replace(query, since=since) for query in part.queries)
+    shared = SharedFragments.of(running)
+    added = shared.add(replace(part, fragments=tuple(fragments), queries=queries), f"{scope} since {since}")
+    known = {stream.name for stream in running.streams}
+    streams = (*running.streams, *(stream for stream in part.streams if stream.name not in known))
+    in_order = sorted(shared.fragments, key=lambda fragment: fragment.stage)
+    return Pipeline(streams, tuple(in_order), (*running.queries, *added), running.shards)
+
+
+def shrink(running: Pipeline, name: str) -> Pipeline:
+    """A pipeline without a query."""
+    queries = tuple(query for query in running.queries if query.name != name)
+    needed = {f.id for query in queries for f in physical.fragments_of(running, query.name)}
+    fragments = tuple(
+        replace(fragment, queries=tuple(query for query in fragment.queries if query != name))
+        for fragment in running.fragments
+        if fragment.id in needed
+    )
+    read = frozenset[str]().union(*(query.streams for query in queries))
+    streams = tuple(stream for stream in running.streams if stream.name in read)
+    return Pipeline(streams, fragments, queries, running.shards)
+
+
+def _rename_ports(fragment: Fragment, names: dict[str, str]) -> Fragment:
+    route = fragment.route
+    if not isinstance(route, ResultOf):
+        route = replace(route, port=names[route.port])
+    return replace(fragment, root=_rename_inputs(fragment.root, names, {}), route=route)
+
+
+def _rename_inputs(node: Node, names: dict[str, str], done: dict[int, Node]) -> Node:
+    """The tree with other names of its ports; a part that occurs several times stays one."""
+    if id(node) not in done:
+        if isinstance(node, physical.Input):
+            done[id(node)] = cast(Node, replace(node, name=names.get(node.name, node.name)))
+        else:
+            done[id(node)] = with_sources(node, tuple(_rename_inputs(s, names, done) for s in sources(node)))
+    return done[id(node)]

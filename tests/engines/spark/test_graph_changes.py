@@ -1,0 +1,82 @@
+"""Queries that come and go on Spark, with kill -9 at each moment of a change (docs/decisions/0030)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import strandline as sl
+from strandline.runtime.kernels.changes import coalesce
+
+PROGRAM = Path(__file__).with_name("killed_graph.py")
+FILES, ROWS = 24, 20
+
+
+def write_input(directory: Path) -> pa.Table:
+    draw = np.random.default_rng(3)
+    (directory / "in").mkdir()
+    tables = []
+    for number in range(FILES):
+        time_of = 1_700_000_000_000_000 + number * 1_000_000 + np.sort(draw.integers(0, 1_000_000, ROWS))
+        columns = {"k": draw.integers(0, 4, ROWS), "v": draw.integers(0, 100, ROWS)}
+        tables.append(pa.table({**columns, "ts": pa.array(time_of).cast(pa.timestamp("us"))}))
+        pq.write_table(tables[-1], directory / "in" / f"{number:04d}.parquet")
+    return pa.concat_tables(tables)
+
+
+def run(directory: Path, *moment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), str(directory), *moment]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, start_new_session=True)
+
+
+def answer(directory: Path) -> pl.DataFrame:
+    frame = pl.from_arrow(pq.read_table(directory))
+    assert isinstance(frame, pl.DataFrame)
+    frame = frame.rename({"valid_from": "@from", "valid_until": "@until"})
+    frame = frame.with_columns(pl.col("@from", "@until").dt.epoch("us"))
+    payload = [c for c in frame.columns if not c.startswith("@")]
+    return coalesce(frame, payload).sort([*payload, "@from", "@until"])
+
+
+def alone(directory: Path, rows: pa.Table, since: int) -> pl.DataFrame:
+    """The result of the query that was added, over the rows from an instant on."""
+    from killed_graph import PAIRS
+
+    times = np.asarray(rows["ts"].cast(pa.int64()))
+    with sl.connect(engine="local") as db:
+        db.sql("CREATE STREAM s (k BIGINT, v BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+        query = db.sql(f"CREATE SINK two INTO parquet('{directory}/alone') AS {PAIRS}")
+        db.append("s", rows.filter(pa.array(times >= since)))
+        db.end("s")
+        assert query.await_end(60)
+    return answer(directory / "alone")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", ["version", "first batch", "rewiring", "last batch", "drop"])
+def test_killed_while_the_graph_changes(tmp_path: Path, moment: str) -> None:
+    rows = write_input(tmp_path)
+    killed = run(tmp_path, moment)
+    assert killed.returncode == -9, killed.stderr
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stderr
+    since = int(done.stdout.split()[-1])
+    assert since > 1_700_000_000_000_000
+    two = answer(tmp_path / "two")
+    assert two.height and two.equals(alone(tmp_path, rows, since))
+    # The query that was dropped has each of its rows once, up to some batch.
+    one = pq.read_table(tmp_path / "one")
+    brought = list(zip(*(one[name].to_pylist() for name in ("k", "v", "valid_from")), strict=True))
+    given = [
+        (k, v, ts.replace(tzinfo=brought[0][2].tzinfo)) for k, v, ts in zip(*rows.to_pydict().values(), strict=True)
+    ]
+    assert 0 < len(brought) < len(given)
+    assert Counter(brought) == Counter(given[: len(brought)])

@@ -1,0 +1,190 @@
+"""Random histories of a graph: queries come and go between batches, and each result is that of the query alone.
+
+A query that is added begins at an instant; its result is the plain query over the rows from there on, whatever the
+batches, and whatever else runs. One that is dropped has its result up to its watermark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.connectors.sinks import Memory
+from strandline.connectors.sources.base import Source
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import INT
+from strandline.engines.local import LocalRun
+from strandline.logical.catalog import BaseStream
+from strandline.logical.expressions import Value
+from strandline.logical.plan import Plan
+from strandline.logical.reference.interpreter import Element, bag, change_instants, snapshot
+from strandline.logical.schema import schema
+from strandline.planner.physical.lowering import combine, lower
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.stages import optimize
+from strandline.runtime import graph_changes
+from strandline.runtime.checkpoint.versions import GraphQuery
+from strandline.runtime.graph_changes import Addition, add_query, drop_query
+from strandline.runtime.pipeline import RunningPipeline
+from support import Arrivals, MemorySource, arrivals, at, bind, edges, elements_of, examples
+
+TEXTS = (
+    "SELECT k, v FROM a WHERE v > 0",
+    "SELECT k, count(*) AS n, sum(v) AS t FROM a WINDOW(RANGE 9 MICROSECONDS) GROUP BY k",
+    "SELECT k AS other, count(*) AS m, sum(v) AS s FROM a WINDOW(RANGE 9 MICROSECONDS) GROUP BY k",
+    "SELECT count(*) AS n FROM a WINDOW(RANGE 4 MICROSECONDS)",
+    "SELECT max(w) AS m FROM b WINDOW(RANGE 6 MICROSECONDS SLIDE 3 MICROSECONDS)",
+    "SELECT k, v FROM a WINDOW(ROWS 2)",
+    "SELECT a.k, v, w FROM a WINDOW(RANGE 5 MICROSECONDS), b WINDOW(RANGE 7 MICROSECONDS) WHERE a.k = b.k",
+    "SELECT x.v, y.v AS z FROM a WINDOW(RANGE 5 MICROSECONDS) x, a WINDOW(RANGE 3 MICROSECONDS) y WHERE x.k = y.k",
+    "SELECT DISTINCT k FROM a WINDOW(RANGE 6 MICROSECONDS)",
+    "SELECT k FROM a WINDOW(RANGE 4 MICROSECONDS) UNION ALL SELECT k FROM b WINDOW(RANGE 3 MICROSECONDS)",
+    "SELECT a.k, v, w FROM a WINDOW(RANGE 5 MICROSECONDS) LEFT JOIN b WINDOW(RANGE 7 MICROSECONDS) ON a.k = b.k",
+    "SELECT k, v FROM a WINDOW(RANGE 8 MICROSECONDS) ORDER BY v, k LIMIT 2",
+    "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a WINDOW(RANGE 6 MICROSECONDS) GROUP BY k) GROUP BY n",
+)
+
+JOINS = (
+    "SELECT a.k, v, w FROM a WINDOW(RANGE 2 MICROSECONDS), b WINDOW(RANGE 9 MICROSECONDS) WHERE a.k = b.k",
+    "SELECT a.k, w FROM a WINDOW(RANGE 8 MICROSECONDS), b WINDOW(RANGE 1 MICROSECONDS) WHERE a.k = b.k AND v > 0",
+    "SELECT v, count(*) AS n FROM a WINDOW(RANGE 6 MICROSECONDS SLIDE 2 MICROSECONDS), b WINDOW(RANGE 4 MICROSECONDS)"
+    " WHERE a.k = b.k AND w > 1 GROUP BY v",
+)
+
+
+@dataclass
+class Living:
+    """A query of a history: from when its rows count, and where its results are."""
+
+    plan: Plan
+    since: Instant
+    number: int
+    left: RunningPipeline | None = None
+
+
+@dataclass
+class History:
+    """A pipeline that runs, and the queries that it has or had, by name."""
+
+    streams: Mapping[str, Arrivals]
+    shards: int
+    dice: Random
+    queries: dict[str, Living] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        texts = [self.dice.choice(TEXTS) for _ in range(self.dice.choice((1, 1, 2, 4)))]
+        if len(texts) > 1:  # of which some share a join
+            texts = [self.dice.choice((text, *JOINS)) for text in texts]
+        parts = [self.part(f"q{number}", text) for number, text in enumerate(texts)]
+        scopes = [str(sorted(part.queries[0].streams)) for part in parts]
+        pipeline = combine(parts, self.declared, scopes)
+        columns = {query.name: query.columns for query in pipeline.queries}
+        buffers = {name: Memory(None).make_buffer(columns[name], in_fragments=True) for name in columns}
+        self.pipeline = RunningPipeline(pipeline, buffers=buffers)
+        for number, text in enumerate(texts):
+            name = f"q{number}"
+            self.pipeline.writers[name] = Memory(None).open(name, columns[name])
+            self.queries[name] = Living(bind(text, list(self.streams.values())), BEFORE_ALL, number)
+        sources = {stream.name: self.source(stream) for stream in pipeline.streams}
+        self.run = LocalRun(self.pipeline, sources=sources, tasks=self.shards)
+
+    @property
+    def declared(self) -> list[BaseStream]:
+        return [stream.declared for stream in self.streams.values()]
+
+    def source(self, stream: BaseStream, directory: object = None) -> Source:
+        sizes = [self.dice.randrange(4) for _ in range(self.dice.randrange(2, 7))]
+        return MemorySource(self.streams[stream.name], sizes)
+
+    def part(self, name: str, text: str) -> Pipeline:
+        plan = optimize(bind(text, list(self.streams.values())))
+        return lower(name, plan, self.declared, self.shards, form=self.dice.choice(("intervals", "changes")))
+
+    @property
+    def living(self) -> list[str]:
+        return [query.name for query in self.pipeline.graph.version.queries]
+
+    def add(self) -> None:
+        # Names of queries that are gone are used again now and then.
+        gone = [name for name in self.queries if name not in self.living and name.isalnum()]
+        name = self.dice.choice(gone) if gone and self.dice.random() < 0.4 else f"q{len(self.queries)}"
+        if name in self.queries:
+            before = self.queries.pop(name)
+            self.queries[f"{name}, number {before.number}"] = before
+        text = self.dice.choice(TEXTS)
+        part = self.part(name, text)
+        scope = str(sorted(part.queries[0].streams))
+        add_query(self.pipeline, Addition(GraphQuery(name), part, scope, Memory(None)))
+        number = self.pipeline.graph.version.query(name).number
+        since = self.pipeline.metrics.plan_of(name).since
+        self.queries[name] = Living(bind(text, list(self.streams.values())), since, number)
+
+    def drop(self, name: str) -> None:
+        drop_query(self.pipeline, name)
+        self.queries[name].left = self.pipeline.left[self.queries[name].number]
+
+    def go(self) -> None:
+        """Run to the end; between batches queries come and go."""
+        for _ in range(200):
+            while self.dice.random() < 0.4 and not self.pipeline.ended and len(self.queries) < 12:
+                if len(self.living) > 1 and self.dice.random() < 0.4:
+                    self.drop(self.dice.choice(self.living))
+                else:
+                    self.add()
+            if self.pipeline.ended:
+                return
+            self.run.step()
+        raise AssertionError("the streams do not end")
+
+    def check(self) -> int:
+        """Compare each result with the plain query over the rows that count, at every instant."""
+        instants = 0
+        for name, query in self.queries.items():
+            own = name.split(",")[0]
+            results = (query.left or self.pipeline).results
+            chunks = results.read(own)
+            columns = schema(query.plan)
+            elements = elements_of(chunks.frame(columns))
+            raw = {
+                stream.name: tuple(element for element in stream.elements if element.time >= query.since)
+                for stream in self.streams.values()
+            }
+            assert query.left is not None or chunks.watermark == FOREVER
+            for t in sorted({*change_instants(query.plan, raw), *edges(elements)}):
+                if t < chunks.watermark:
+                    expected = bag([tuple(row[c.id] for c in columns) for row in snapshot(query.plan, raw, t)])
+                    assert bag(at(elements, t)) == expected, f"{name} from {query.since} on, at {t}"
+                    instants += 1
+        return instants
+
+
+@given(
+    a=arrivals("a", {"k": INT, "v": INT}, most=12),
+    b=arrivals("b", {"k": INT, "w": INT}, most=8),
+    shards=st.integers(1, 2),
+    seed=st.integers(0, 2**32),
+)
+@settings(max_examples=examples(60), deadline=None)
+def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shards: int, seed: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        small = [replace(stream, elements=_small(stream)) for stream in (a, b)]
+        history = History({stream.name: stream for stream in small}, shards, Random(seed))
+        patch.setattr(graph_changes, "open_source", history.source)
+        history.go()
+        history.check()
+
+
+def _small(stream: Arrivals) -> tuple[Element, ...]:
+    """The rows with few keys, so that many match."""
+
+    def few(key: Value) -> Value:
+        return key % 3 if isinstance(key, int) else None
+
+    return tuple(
+        replace(element, values={**element.values, "k": few(element.values["k"])}) for element in stream.elements
+    )
