@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from strandline.connectors.sinks import Memory
@@ -31,7 +31,7 @@ from strandline.runtime import graph_changes
 from strandline.runtime.checkpoint.versions import GraphQuery
 from strandline.runtime.graph_changes import Addition, add_query, drop_query
 from strandline.runtime.pipeline import RunningPipeline
-from support import Arrivals, MemorySource, arrivals, at, bind, edges, elements_of, examples
+from support import Arrivals, MemorySource, arrange, arrivals, at, bind, edges, elements_of, examples
 
 TEXTS = (
     "SELECT k, v FROM a WHERE v > 0",
@@ -168,6 +168,9 @@ class History:
     b=arrivals("b", {"k": INT, "w": INT}, most=8),
     shards=st.integers(1, 2),
     seed=st.integers(0, 2**32),
+)
+@example(  # a query is added over a stream that has ended, and then those over other streams are dropped
+    a=arrange("a", {"k": INT, "v": INT}, [], 0), b=arrange("b", {"k": INT, "w": INT}, [], 0), shards=1, seed=58253
 )
 @settings(max_examples=examples(60), deadline=None)
 def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shards: int, seed: int) -> None:

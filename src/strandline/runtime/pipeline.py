@@ -509,8 +509,8 @@ class RunningPipeline:
 
     @property
     def ended(self) -> bool:
-        """Whether all sources have ended and their last batch is committed."""
-        return self.metrics.ended
+        """Whether all sources have ended, their last batch is committed, and each query has had a batch."""
+        return self.metrics.ended and all(query.batch <= self.last_batch for query in self.graph.version.queries)
 
     @property
     def is_temporary(self) -> bool:
