@@ -73,6 +73,9 @@ class FrameTable(TableSource):
     def rows_left(self, position: int) -> int | None:
         return None
 
+    def seal(self, position: int) -> str:
+        return ""
+
     def bytes_per_row(self) -> float:
         return 1.0
 

@@ -13,6 +13,7 @@ import pytest
 
 import strandline as sl
 from strandline.apps.verify import script as scripts
+from strandline.apps.verify import shrink
 from strandline.apps.verify.check import Verdict
 from strandline.apps.verify.oracle import OracleDatabase
 from strandline.apps.verify.record import record_table
@@ -85,10 +86,38 @@ def test_a_look_up_at_another_time_is_found_and_made_small(
         return read(*arguments).with_columns(ends.alias(UNTIL))
 
     monkeypatch.setattr(TableSource, "read_changes", read_late)
+    asked: list[tuple[Any, ...]] = []
+    smallest = shrink.smallest_failing
+
+    def keep(*arguments: Any) -> Any:
+        asked.append(arguments)
+        return smallest(*arguments)
+
+    monkeypatch.setattr(scripts, "smallest_failing", keep)
     [verdict] = judged(HISTORY + "SELECT s.k, n.p FROM s [RANGE 4 SECONDS] JOIN n ON s.k = n.k", duckdb)
     assert verdict.differences[0].only_here == ((1, "p"),)
-    small = {recorded.stream.name: recorded.rows.height for recorded in verdict.smallest or ()}
-    assert small == {"s": 1, "n": 1}, render([verdict], "DuckDB")
+    again = smallest(*asked[0])  # the table is closed by now
+    for found in (verdict.smallest, again):
+        small = {recorded.stream.name: recorded.rows.height for recorded in found or ()}
+        assert small == {"s": 1, "n": 1}, render([verdict], "DuckDB")
+
+
+def test_grouping_sets_at_the_time_of_another_row_are_for_postgresql(
+    duckdb: OracleDatabase, postgresql: OracleDatabase
+) -> None:
+    """Where no row is there, DuckDB takes GROUPING for NULL in the group of all rows."""
+    text = """
+        CREATE STREAM s (k INT, ts TIMESTAMP) SOURCE rows((1, '2024-01-01 00:00:01'), (0, '2024-01-01 00:00:02'))
+          ORDERED BY ts;
+        CREATE TABLE d (p INT, a TIMESTAMP, b TIMESTAMP) NON RETROACTIVE VALID FROM a UNTIL b;
+        INSERT INTO d VALUES (7, '2024-01-01 00:00:05', NULL);
+        SELECT s.k FROM s [RANGE 4 SECONDS]
+          ANTI JOIN (SELECT GROUPING(p) AS g FROM d GROUP BY ROLLUP (p)) t ON s.k = t.g;
+        """
+    [verdict] = judged(text, duckdb)
+    assert verdict.unchecked == "grouping sets at the time of another row"
+    [verdict] = judged(text, postgresql)
+    assert verdict.equal and verdict.complete and verdict.instants_with_rows, render([verdict], "PostgreSQL")
 
 
 def test_changes_by_the_clock_while_a_query_runs(duckdb: OracleDatabase) -> None:

@@ -47,6 +47,7 @@ class Dialect:
     has_full_join: bool = True
     ignores_nulls: bool = True  # whether window functions take IGNORE NULLS
     runs_python: bool = False  # whether functions of the user's can be given to it
+    correlates_grouping_sets: bool = True  # whether they are right in a subquery at the time of an outer row
 
     def type_name(self, kind: Type) -> str:
         if kind.element is not None:

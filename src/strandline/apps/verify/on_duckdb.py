@@ -47,6 +47,7 @@ DIALECT: Final = Dialect(
     array_cast="CAST(list_transform({0}, lambda element: {1}) AS {2})",
     row_id="rowid",
     runs_python=True,
+    correlates_grouping_sets=False,  # where there are no rows, GROUPING is NULL for the group of all
     quote=lambda text: "(" + " || chr(0) || ".join(f"'{part}'" for part in text.replace("'", "''").split("\0")) + ")",
 )
 

@@ -27,6 +27,7 @@ from strandline.apps.verify.sql_text import FromText, SqlText, sort_direction
 from strandline.apps.verify.window_rows import held_rows
 from strandline.core.errors import Span
 from strandline.core.types import NULL, VARCHAR, Column, Schema
+from strandline.functions.oracles import Untranslatable
 from strandline.functions.signatures import meet
 from strandline.logical.catalog import BaseStream, Stream, Table
 from strandline.logical.properties.temporal import is_chronon_stream, keeps_arrival_order
@@ -249,6 +250,8 @@ class Translation:
             case ast.GroupingList(items):
                 return f"({', '.join(self.grouping(item, texts, outputs) for item in items)})"
             case ast.GroupingSets(kind, elements):
+                if INSTANT not in self.now and not self.dialect.correlates_grouping_sets:
+                    raise Untranslatable("grouping sets at the time of another row")
                 word = "GROUPING SETS" if kind == "GROUPING" else kind
                 return f"{word} ({', '.join(self.grouping(inner, texts, outputs) for inner in elements)})"
             case _:
