@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
+from operator import eq, ge, gt, le, lt, ne
 from typing import Any, Final
 
 from strandline.core.lazy import pl
@@ -48,6 +49,20 @@ def _extreme(sign: int) -> Callable[..., Value]:
 # ---- over columns ----------------------------------------------------------------------------------------------------
 
 
+def _comparison(straight: Callable[[Any, Any], Any], turned: Callable[[Any, Any], Any]) -> Callable[..., pl.Expr]:
+    """A comparison over columns, `straight(a, b)` or `turned(b, a)`, which is the same.
+
+    A constant stands on the right: on the left Polars compares it with a column of equal values as with one value, and
+    loses the number of rows.
+    """
+
+    def compare_columns(call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
+        compared: pl.Expr = turned(b, a) if isinstance(call.arguments[0], Literal) else straight(a, b)
+        return compared
+
+    return compare_columns
+
+
 def _in_columns(call: Call, value: pl.Expr, *items: pl.Expr) -> pl.Expr:
     literals = [item.value for item in call.arguments[1:] if isinstance(item, Literal)]
     if len(literals) < len(items):
@@ -81,18 +96,18 @@ _TRUTH = all_of(BOOLEAN, BOOLEAN)
 _COMPARE = comparable(BOOLEAN)
 
 FAMILY: Final = (
-    Function("=", "a = b", "Equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) == 0, lambda _, a, b: a == b,
+    Function("=", "a = b", "Equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) == 0, _comparison(eq, eq),
              sql="({0} = {1})"),
-    Function("<>", "a <> b", "Not equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) != 0, lambda _, a, b: a != b,
+    Function("<>", "a <> b", "Not equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) != 0, _comparison(ne, ne),
              sql="({0} <> {1})", aliases=("!=",)),
     Function("<", "a < b", "Less; texts compare by code point, NaN is greater than every number.",
-             2, 2, _COMPARE, lambda a, b: compare(a, b) < 0, lambda _, a, b: a < b, sql="({0} < {1})"),
-    Function("<=", "a <= b", "Less or equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) <= 0, lambda _, a, b: a <= b,
+             2, 2, _COMPARE, lambda a, b: compare(a, b) < 0, _comparison(lt, gt), sql="({0} < {1})"),
+    Function("<=", "a <= b", "Less or equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) <= 0, _comparison(le, ge),
              sql="({0} <= {1})"),
-    Function(">", "a > b", "Greater.", 2, 2, _COMPARE, lambda a, b: compare(a, b) > 0, lambda _, a, b: a > b,
+    Function(">", "a > b", "Greater.", 2, 2, _COMPARE, lambda a, b: compare(a, b) > 0, _comparison(gt, lt),
              sql="({0} > {1})"),
     Function(">=", "a >= b", "Greater or equal.", 2, 2, _COMPARE, lambda a, b: compare(a, b) >= 0,
-             lambda _, a, b: a >= b, sql="({0} >= {1})"),
+             _comparison(ge, le), sql="({0} >= {1})"),
     Function("and", "a AND b", "False if one is false, else NULL if one is NULL, else true.",
              2, None, _TRUTH, _and, lambda _, *parts: pl.all_horizontal(parts), strict=False, sql=_infix("AND")),
     Function("or", "a OR b", "True if one is true, else NULL if one is NULL, else false.",
