@@ -42,6 +42,8 @@ CODES: Final[dict[str, frozenset[str]]] = {
 }
 ATTACKED: Final = tuple(kind for kind in FILE_KINDS if kind not in ("input", "temporary", "learned", "flow"))
 ALL_CODES: Final = frozenset().union(*CODES.values())
+# Where a whole part is another one: the same statements create a table anew that is not there any more.
+PART_CODES: Final = ALL_CODES | {"checkpoint-foreign", "table-replaced"}
 
 
 def codes_of(kind: str) -> frozenset[str]:
@@ -258,8 +260,7 @@ def mix_moments(part: Callable[[str], bool], later: bool) -> Callable[[World, ra
         other = pick(dice, others)
         live = world.stage(base, image.path)
         _replace_part(live, other.path, part)
-        allowed = ALL_CODES | {"checkpoint-foreign"}
-        return restart(world, base, live, allowed, (), f"batch {image.commits} with parts of batch {other.commits}")
+        return restart(world, base, live, PART_CODES, (), f"batch {image.commits} with parts of batch {other.commits}")
 
     return trial
 
@@ -276,7 +277,7 @@ def remove_part(part: Callable[[str], bool]) -> Callable[[World, random.Random],
             return Verdict("skipped", "no such files")
         for relative in gone:
             (live / relative).unlink()
-        return restart(world, base, live, ALL_CODES | {"checkpoint-foreign"}, (), f"{image.label}: {gone[0]} … removed")
+        return restart(world, base, live, PART_CODES, (), f"{image.label}: {gone[0]} … removed")
 
     return trial
 
@@ -289,8 +290,7 @@ def take_twin(part: Callable[[str], bool]) -> Callable[[World, random.Random], V
         image = pick(dice, base.images)
         live = world.stage(base, image.path)
         _replace_part(live, base.twin, part)
-        allowed = ALL_CODES | {"checkpoint-foreign"}
-        return restart(world, base, live, allowed, (), f"{image.label}: parts of another run")
+        return restart(world, base, live, PART_CODES, (), f"{image.label}: parts of another run")
 
     return trial
 
