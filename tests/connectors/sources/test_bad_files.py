@@ -17,6 +17,7 @@ import pytest
 from damaged_files import COLUMNS, KINDS, ROWS, balanced, csv_bytes, damage, json_bytes, moment, parquet_bytes, read_all
 
 import strandline as sl
+from strandline.connectors.sources.conversion import conform
 from strandline.connectors.sources.files import planning, records
 from strandline.connectors.sources.files.content import FileFormat
 from strandline.connectors.sources.files.planning import FileOptions
@@ -40,6 +41,14 @@ def reasons(query: Query) -> list[tuple[int, str]]:
 
 def keys(query: Query) -> list[int]:
     return sorted(query.results()["k"].to_pylist())
+
+
+def test_rows_are_rejected_behind_a_chunk_without_any() -> None:
+    stream = BaseStream("s", (("k", INT),), ConnectorCall("file", ("x",)), None)
+    chunks = [pl.DataFrame({"k": texts}) for texts in (["1", "2"], ["x"], ["3", "y"])]
+    rejected = conform(pl.concat(chunks), stream, "there", 1).rejected
+    assert rejected["row"].to_list() == [3, 5]
+    assert rejected["reason"].to_list() == ["k: 'x' is not INT", "k: 'y' is not INT"]
 
 
 # Random damage

@@ -62,6 +62,7 @@ def conform(raw: pl.DataFrame, stream: BaseStream, location: str, numbers: pl.Se
     rejected_rows = (
         raw.with_columns(*(rows.get_column(c) for c in (FROM, UNTIL) if c in rows.columns), numbers.alias(_ROW))
         .filter(rejected)
+        .rechunk()  # Polars panics when it formats a column that begins with an empty chunk
         .select(
             pl.lit(location).alias("place"),
             pl.col(_ROW).cast(pl.Int64).alias("row"),
