@@ -5,14 +5,18 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from strandline.core.errors import QueryError
+from strandline.core.identity_cache import cached_by_identity
 from strandline.core.types import Type, arrow_type
+
+_LONG: Final = 16  # parts of a list that is looked through once for all plans that have it
+_FIELDS: Final[dict[type, tuple[str, ...]]] = {}  # by class
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,13 +278,33 @@ def _close(actual: pa.DataType, expected: pa.DataType) -> bool:
 
 def user_functions(tree: object) -> dict[str, Definition]:
     """User-defined functions and aggregates of a plan, by name; a plan is a tree of dataclasses and tuples."""
-    match tree:
-        case UserFunction() | UserAggregate():
-            return {tree.name: tree}
-        case tuple() | list():
-            below: list[object] = list(tree)
-        case _ if is_dataclass(tree):
-            below = [getattr(tree, item.name) for item in fields(tree)]
-        case _:
-            return {}
-    return {name: definition for part in below for name, definition in user_functions(part).items()}
+    found: dict[str, Definition] = {}
+    pending, seen = [tree], set[int]()  # plans share parts: each is looked through once
+    while pending:
+        part = pending.pop()
+        if isinstance(part, UserFunction | UserAggregate):
+            found[part.name] = part
+        elif isinstance(part, tuple | list):
+            if len(part) > _LONG:
+                found |= _functions_in(part)
+            else:
+                pending += part
+        elif (names := _fields_of(type(part))) and id(part) not in seen:
+            seen.add(id(part))
+            pending += [getattr(part, name) for name in names]
+    return found
+
+
+@cached_by_identity  # a list that the plans of many queries have in common
+def _functions_in(parts: Sequence[object]) -> dict[str, Definition]:
+    found: dict[str, Definition] = {}
+    for part in parts:
+        found |= user_functions(part)
+    return found
+
+
+def _fields_of(kind: type) -> tuple[str, ...]:
+    """The fields of a class of parts of plans; none of any other."""
+    if kind not in _FIELDS:
+        _FIELDS[kind] = tuple(item.name for item in fields(kind)) if is_dataclass(kind) else ()
+    return _FIELDS[kind]

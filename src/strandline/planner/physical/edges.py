@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from strandline.logical.catalog import BaseStream
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.operators import derive_lifetimes
-from strandline.planner.physical.plan import Node, Pipeline, StreamForm, numbers, sources
+from strandline.planner.physical.plan import Node, Pipeline, StreamForm, operators_of
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, UNKNOWN, Lifetimes, UpdatePattern
 
 # They treat every row by itself, so they send the form that they get.
@@ -43,13 +43,14 @@ def describe_edges(pipeline: Pipeline) -> dict[str, Edge]:
     edges = {f"source:{stream.name}": _describe_source(stream) for stream in pipeline.streams}
     by_port = dict(edges)
     for fragment in pipeline.fragments:
-        described: dict[Node, Edge] = {}
-        for node, number in numbers(fragment.root).items():
-            below = [by_port[s.name] if isinstance(s, physical.Input) else described[s] for s in sources(node)]
+        described: list[Edge] = []
+        for number, (node, inputs) in enumerate(operators_of(fragment.root)):
+            below = [described[source] if isinstance(source, int) else by_port[source.name] for source in inputs]
             lifetimes = derive_lifetimes(node, [edge.lifetimes for edge in below])
-            described[node] = edges[f"{fragment.id}.{number}"] = Edge(lifetimes, _derive_form(node, below))
+            described.append(Edge(lifetimes, _derive_form(node, below)))
+            edges[f"{fragment.id}.{number}"] = described[number]
         root = fragment.root
-        sent = by_port[root.name] if isinstance(root, physical.Input) else described[root]
+        sent = by_port[root.name] if isinstance(root, physical.Input) else described[-1]
         edges[fragment.id] = sent
         if isinstance(fragment.route, physical.ExchangeTo):
             by_port[fragment.route.port] = sent

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from strandline.core.identity_cache import cached_by_identity
+from strandline.core.identity_cache import cached_by_identity, cached_by_identity_of_parts
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.edges import describe_edges
 from strandline.planner.physical.operators import show_node, show_state
-from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered, sources
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, operators_of
 
 SOURCE = "source:"
 
@@ -66,27 +66,34 @@ def build_operator_graph(pipeline: Pipeline) -> OperatorGraph:
     """The graph of a pipeline; exchanges are left out, since nothing is lost in them."""
     feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
 
-    def name_of(fragment: Fragment, node: Node) -> str:
-        if not isinstance(node, physical.Input):
-            return f"{fragment.id}.{numbered(fragment.root).index(node)}"
-        if node.name.startswith(SOURCE):
-            return node.name
-        feeder = feeders[node.name]
-        return name_of(feeder, feeder.root)
+    def name_of(fragment: Fragment, source: physical.Input | int) -> str:
+        if isinstance(source, int):
+            return f"{fragment.id}.{source}"
+        return source.name if source.name.startswith(SOURCE) else sender_of(feeders[source.name])
+
+    def sender_of(fragment: Fragment) -> str:
+        root = fragment.root
+        return name_of(fragment, root if isinstance(root, physical.Input) else len(operators_of(root)) - 1)
 
     steps: dict[str, GraphNode] = {}
     results: dict[str, tuple[str, ...]] = {query.name: () for query in pipeline.queries}
     for fragment in pipeline.fragments:
-        for number, node in enumerate(numbered(fragment.root)):
-            inputs = tuple(name_of(fragment, source) for source in sources(node))
-            words, state, match = show_node(node, {}), show_state(node), _match_kind(node)
-            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, words, inputs, state, match)
+        for number, (node, below) in enumerate(operators_of(fragment.root)):
+            inputs = tuple(name_of(fragment, source) for source in below)
+            text, state, match = _describe(node)
+            steps[f"{fragment.id}.{number}"] = GraphNode(fragment.id, number, node.tag, text, inputs, state, match)
         if isinstance(fragment.route, physical.ResultOf):
-            results[fragment.route.query] += (name_of(fragment, fragment.root),)
+            results[fragment.route.query] += (sender_of(fragment),)
     described = describe_edges(pipeline)
     edges = {name: GraphEdge(edge.form, edge.pattern.value) for name, edge in described.items()}
     streams = {query.name: tuple(sorted(query.streams)) for query in pipeline.queries}
     return OperatorGraph(steps, edges, results, streams)
+
+
+@cached_by_identity_of_parts  # most operators are in the next version of a graph, too
+def _describe(node: Node) -> tuple[str, str, str]:
+    """An operator in words, its state, and the kind of a join."""
+    return show_node(node, {}), show_state(node), _match_kind(node)
 
 
 def _match_kind(node: Node) -> str:

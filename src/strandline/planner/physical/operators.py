@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import assert_never
 
+from strandline.core.identity_cache import cached_by_identity
 from strandline.core.temporal import SECOND, show_duration
 from strandline.functions.aggregates import needs_members
 from strandline.logical import explain
@@ -126,6 +127,7 @@ def _show_join(node: physical.JoinNode) -> str:
     return f"{kind}{word}Join{' on ' + pairs if pairs else ''}{rest}{_show_form(node.form)}"
 
 
+@cached_by_identity
 def _show_shared_join(node: physical.SharedWindowJoin) -> str:
     pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
     rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
@@ -172,7 +174,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
         case physical.Route(use):
             return _use_lifetimes(use)
         case physical.SharedWindowJoin(uses=uses):
-            return update_pattern.merged([_use_lifetimes(use) for use in uses])
+            return _uses_lifetimes(uses)
         case physical.OuterHashJoin(kind):
             preserved = below if kind == "full" else below[:1]
             if all(side == INSTANTS for side in preserved):
@@ -196,6 +198,11 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
             raise AssertionError("the lifetimes of an input are those of what is sent to it")
         case _:
             assert_never(node)
+
+
+@cached_by_identity  # of a hundred queries over one join each asks for the pairs of all of them
+def _uses_lifetimes(uses: tuple[physical.WindowUse, ...]) -> Lifetimes:
+    return update_pattern.merged([_use_lifetimes(use) for use in uses])
 
 
 def _use_lifetimes(use: physical.WindowUse) -> Lifetimes:

@@ -7,10 +7,12 @@ whose leaves are ports; its route is the target of its output.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import ClassVar, Final, Literal, TypeAlias
 
+from strandline.core.identity_cache import cached_by_identity, cached_by_identity_of_parts
 from strandline.core.temporal import BEFORE_ALL, Instant
 from strandline.core.types import Column, Schema
 from strandline.logical.catalog import BaseStream
@@ -567,7 +569,7 @@ _KEEPS_ELEMENTS: Final[tuple[type, ...]] = (
 
 def fragments_of(pipeline: Pipeline, query: str) -> list[Fragment]:
     """The fragments that a query's result comes from, those that others read first."""
-    feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, ExchangeTo)}
+    feeders, results = _routes(pipeline)
     found: dict[str, Fragment] = {}
 
     def visit(fragment: Fragment) -> None:
@@ -576,10 +578,22 @@ def fragments_of(pipeline: Pipeline, query: str) -> list[Fragment]:
                 visit(feeders[port.name])
         found[fragment.id] = fragment
 
-    for fragment in pipeline.fragments:
-        if fragment.route == ResultOf(query):
-            visit(fragment)
+    for fragment in results.get(query, ()):
+        visit(fragment)
     return list(found.values())
+
+
+@cached_by_identity  # each of a thousand queries asks for its own
+def _routes(pipeline: Pipeline) -> tuple[Mapping[str, Fragment], Mapping[str, Sequence[Fragment]]]:
+    """The fragments of a pipeline that others read, by port, and those that send the results, by query."""
+    feeders: dict[str, Fragment] = {}
+    results: dict[str, list[Fragment]] = {}
+    for fragment in pipeline.fragments:
+        if isinstance(fragment.route, ExchangeTo):
+            feeders[fragment.route.port] = fragment
+        else:
+            results.setdefault(fragment.route.query, []).append(fragment)
+    return feeders, results
 
 
 def has_whole_elements(pipeline: Pipeline, query: str) -> bool:
@@ -596,17 +610,30 @@ def numbered(*roots: Node) -> list[Node]:
 def numbers(*roots: Node) -> dict[Node, int]:
     """The same with their numbers. Looking up a node hashes the whole tree below it."""
     numbering: dict[Node, int] = {}
+    visited: set[int] = set()
 
     def visit(node: Node) -> None:
-        if isinstance(node, Input) or node in numbering:
+        if isinstance(node, Input) or id(node) in visited:
             return
+        visited.add(id(node))
         for source in sources(node):
             visit(source)
-        numbering[node] = len(numbering)
+        numbering.setdefault(node, len(numbering))
 
     for root in roots:
         visit(root)
     return numbering
+
+
+@cached_by_identity_of_parts
+def operators_of(root: Node) -> Sequence[tuple[Node, Sequence[Input | int]]]:
+    """The operators of a fragment in the order of their numbers, each with where its inputs come from: a port, or the
+    operator of that number."""
+    numbering = numbers(root)
+    return tuple(
+        (node, tuple(source if isinstance(source, Input) else numbering[source] for source in sources(node)))
+        for node in numbering
+    )
 
 
 def sources(node: Node) -> tuple[Node, ...]:

@@ -26,6 +26,7 @@ from strandline.planner.physical.plan import (
     Pipeline,
     QueryPlan,
     numbered,
+    operators_of,
     schema,
     sources,
     with_sources,
@@ -75,7 +76,7 @@ class SharedFragments:
         shared = SharedFragments()
         _number_bodies(running, shared._bodies)
         for fragment in running.fragments:
-            for node, operator_id in zip(numbered(fragment.root), fragment.operators, strict=True):
+            for (node, _), operator_id in zip(operators_of(fragment.root), fragment.operators, strict=True):
                 shared._nodes.keep(operator_id, node)
             keys = fragment.route.keys if isinstance(fragment.route, physical.ExchangeTo) else ()
             shared._fragments[_place(fragment, keys)] = fragment

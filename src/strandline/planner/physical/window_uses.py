@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from strandline.core.identity_cache import cached_by_identity
 from strandline.core.temporal import FOREVER
 from strandline.planner.physical.plan import SharedWindowJoin, WindowExtent, WindowUse
 
@@ -23,7 +24,8 @@ def classes(uses: Sequence[WindowUse]) -> dict[tuple[str, str], int]:
     return {selections: bit for bit, selections in enumerate(dict.fromkeys(use.selections for use in uses))}
 
 
-def extents_by_bits(uses: Sequence[WindowUse], side: int) -> dict[int, int]:
+@cached_by_identity  # each of a hundred queries over a join asks for it
+def extents_by_bits(uses: Sequence[WindowUse], side: int) -> Mapping[int, int]:
     """How long rows of a side (0 left, 1 right) are kept, with the bits of the classes that need them so long;
     the shortest first. A row is kept for the largest of the classes that it is in."""
     numbers = classes(uses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -58,7 +58,7 @@ class KeptRows:
     """How long the rows of a side are kept: for the largest window of the uses whose selections they satisfy, which
     the word says; without a word for the largest of all."""
 
-    extents: dict[int, int]  # with the bits of the classes that need them, the shortest first
+    extents: Mapping[int, int]  # with the bits of the classes that need them, the shortest first
     word: str | None
 
     @property
@@ -91,7 +91,7 @@ class Layout:
 
     bands: tuple[Bands, Bands]
     places: dict[tuple[int, int], tuple[int, int]]
-    extents: tuple[dict[int, int], dict[int, int]]
+    extents: tuple[Mapping[int, int], Mapping[int, int]]
     classes: dict[tuple[str, str], int]
 
 
