@@ -1,7 +1,7 @@
 """Random histories of a graph: queries come and go between batches, and each result is that of the query alone.
 
-A query that is added begins at an instant; its result is the plain query over the rows from there on, whatever the
-batches, and whatever else runs. One that is dropped has its result up to its watermark.
+A query that is added begins at an instant, or at the beginning of its streams; its result is the plain query over the
+rows from there on, whatever the batches and whatever else runs. One that is dropped has its result up to its watermark.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
-from strandline.runtime import graph_changes
-from strandline.runtime.checkpoint.versions import GraphQuery
+from strandline.runtime import catch_up, graph_changes
+from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query, drop_query
 from strandline.runtime.pipeline import RunningPipeline
 from support import Arrivals, MemorySource, arrange, arrivals, at, bind, edges, elements_of, examples
@@ -48,6 +48,8 @@ TEXTS = (
     "SELECT k, v FROM a WINDOW(RANGE 8 MICROSECONDS) ORDER BY v, k LIMIT 2",
     "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a WINDOW(RANGE 6 MICROSECONDS) GROUP BY k) GROUP BY n",
 )
+
+STARTS: tuple[Start, ...] = ("now", "beginning")
 
 JOINS = (
     "SELECT a.k, v, w FROM a WINDOW(RANGE 2 MICROSECONDS), b WINDOW(RANGE 9 MICROSECONDS) WHERE a.k = b.k",
@@ -77,6 +79,7 @@ class History:
     queries: dict[str, Living] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.shares_logs = self.dice.random() < 0.8
         texts = [self.dice.choice(TEXTS) for _ in range(self.dice.choice((1, 1, 2, 4)))]
         if len(texts) > 1:  # of which some share a join
             texts = [self.dice.choice((text, *JOINS)) for text in texts]
@@ -99,7 +102,8 @@ class History:
 
     def source(self, stream: BaseStream, directory: object = None) -> Source:
         sizes = [self.dice.randrange(4) for _ in range(self.dice.randrange(2, 7))]
-        return MemorySource(self.streams[stream.name], sizes)
+        arrivals = self.streams[stream.declared_name]
+        return MemorySource(replace(arrivals, name=stream.name), sizes)
 
     def part(self, name: str, text: str) -> Pipeline:
         plan = optimize(bind(text, list(self.streams.values())))
@@ -119,9 +123,11 @@ class History:
         text = self.dice.choice(TEXTS)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
-        add_query(self.pipeline, Addition(GraphQuery(name), part, scope, Memory(None)))
+        start = self.dice.choice(STARTS)
+        add_query(self.pipeline, Addition(GraphQuery(name, start=start), part, scope, Memory(None)))
         number = self.pipeline.graph.version.query(name).number
         since = self.pipeline.metrics.plan_of(name).since
+        assert start == "now" or since == BEFORE_ALL
         self.queries[name] = Living(bind(text, list(self.streams.values())), since, number)
 
     def drop(self, name: str) -> None:
@@ -178,6 +184,8 @@ def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shar
         small = [replace(stream, elements=_small(stream)) for stream in (a, b)]
         history = History({stream.name: stream for stream in small}, shards, Random(seed))
         patch.setattr(graph_changes, "open_source", history.source)
+        # Some readers share a log, others have one of their own, as those of topics.
+        patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
         history.go()
         history.check()
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, TableSink, make_sink
-from strandline.connectors.sources.base import confine_source, open_source, source_schema
+from strandline.connectors.sources.base import confine_source, is_live, open_source, source_schema
 from strandline.connectors.tables.feeds.registry import confine_feed, feed_class, feed_schema
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, SourceError, Span, at_place
@@ -36,7 +36,7 @@ from strandline.logical.catalog import (
 )
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
-from strandline.logical.tree import reads_changes, tables_read
+from strandline.logical.tree import reads_changes, streams_read, tables_read
 from strandline.runtime.checkpoint.versions import GraphQuery
 from strandline.sql import ast
 from strandline.sql.binder.binder import (
@@ -65,7 +65,7 @@ InferSchema: TypeAlias = Callable[[ConnectorCall, Span | None], SourceSchema | N
 Explained: TypeAlias = (
     ast.Query
     | ast.QueryWithShedding
-    | ast.QueryStartingNow
+    | ast.QueryWithStart
     | ast.CreateStreamAs
     | ast.CreateView
     | ast.CreateMaterializedView
@@ -78,7 +78,7 @@ class BoundQuery:
     """A query whose names and types are resolved, ready to be planned and started.
 
     `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
-    that starts it. With `starting_now` the result is over the rows that come from now on. `shedding` is the share of
+    that starts it. With the `start` now, the result is over the rows that come from now on. `shedding` is the share of
     rows that may be dropped where not all can be read. In a script `name` is empty until the end, if the user gave it
     none.
     """
@@ -90,7 +90,7 @@ class BoundQuery:
     shedding: float | None = None
     statement: ast.Statement | None = None
     notices: tuple[Notice, ...] = ()
-    starting_now: bool = False
+    start: ast.Start | None = None
 
 
 class Statements:
@@ -141,7 +141,7 @@ class Statements:
                 self._database.capacity = value
             case ast.Set(_, value):
                 self._database.shedding = value
-            case ast.QueryWithShedding() | ast.QueryStartingNow():
+            case ast.QueryWithShedding() | ast.QueryWithStart():
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _:
                 if sink is None and name is None and self.is_stored(statement):
@@ -247,13 +247,12 @@ class Statements:
         """Start a query, under the next free number if it has no name."""
         if not query.name:
             query = replace(query, name=next(self._free_names))
-        if (pipeline := self._database.running_pipeline(query)) is not None:
-            return self._database.join(query, pipeline)
-        return self._database.start([query], self._database.checkpoint_of(query.name))[0]
+        return self._database.run(query)
 
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
         sink = self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
+        start = statement.start if isinstance(statement, ast.CreateSink) else None
         clause: ast.Shedding | None = None
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
@@ -262,28 +261,40 @@ class Statements:
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
-            case ast.QueryStartingNow(query):
+            case ast.QueryWithStart(query, start):
                 pass
             case query:
                 pass
         with self._catalog.notices.collect() as notices:
             plan, reads = bind_reading(query, self._catalog)
         reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
-        starting_now = isinstance(statement, ast.QueryStartingNow) or (
-            isinstance(statement, ast.CreateSink) and statement.starting_now
-        )
-        if starting_now and tables_read(plan):
+        if start is not None:
+            self._check_start(start, plan, statement.span)
+        is_whole = start is not None or isinstance(statement, ast.CreateView)
+        max_dropped = None if is_whole else self._default_shedding(plan)
+        if clause is not None:
+            max_dropped = allowed_shedding(plan, clause)
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), start)
+
+    def _check_start(self, start: ast.Start, plan: Plan, span: Span) -> None:
+        """Refuse a beginning that a query cannot have."""
+        if start == "now" and tables_read(plan):
             raise QueryError(
                 "a query over a table cannot be started now",
                 code="starting-now-table",
                 hint="Leave out STARTING NOW: the query begins with what the table has.",
-                span=statement.span,
+                span=span,
             )
-        is_whole = starting_now or isinstance(statement, ast.CreateView)
-        max_dropped = None if is_whole else self._default_shedding(plan)
-        if clause is not None:
-            max_dropped = allowed_shedding(plan, clause)
-        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), starting_now)
+        read = [self._catalog.get(name) for name in sorted(streams_read(plan) - tables_read(plan))]
+        live = [stream.name for stream in read if isinstance(stream, BaseStream) and is_live(stream)]
+        if start == "earliest" and live:
+            raise QueryError(
+                f'stream "{live[0]}" cannot be read again from its beginning',
+                code="starting-earliest-live",
+                detail="What its source has sent before is gone.",
+                hint="Write STARTING NOW, which is the default for such a stream.",
+                span=span,
+            )
 
     def bind_stored(self, stored: GraphQuery, sink: Sink | None) -> BoundQuery:
         """A query as a checkpoint has it, bound again."""

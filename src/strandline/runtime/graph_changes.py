@@ -1,6 +1,6 @@
 """Adding queries to a graph that runs, and dropping them, between two batches.
 
-    add     plan ─ T ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
+    add     plan ─ T, or own readers ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
     drop    the next version is stored ─ the sink is closed, and sources that nothing else reads
 
 Once its version is stored a query is accepted: a restart goes on with it.
@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from strandline.connectors.sinks import Sink
-from strandline.connectors.sources.base import Source, open_source
+from strandline.connectors.sources.base import open_source
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.udf import user_functions
-from strandline.planner.physical.living import extend
+from strandline.planner.physical.living import extend, rename_streams
 from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.catch_up import has_shared_log, log_of, reader_of
 from strandline.runtime.checkpoint.chain import source_directory
-from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion
+from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion, declarations
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.watermark import SourceStatus
 
@@ -26,7 +27,7 @@ from strandline.runtime.watermark import SourceStatus
 @dataclass(frozen=True, slots=True)
 class Addition:
     """A query that is to be added: its own plan, what operators must have in common with it beside their structure to
-    be shared, and where its results go."""
+    be shared, and where its results go. `query` says whether it begins now or at the beginning."""
 
     query: GraphQuery
     part: Pipeline
@@ -35,33 +36,31 @@ class Addition:
 
 
 def add_query(pipeline: RunningPipeline, addition: Addition) -> None:
-    """Add a query that begins now: its result is over the rows after everything that its streams have brought."""
+    """Add a query. Of one that begins now, the result is over the rows after everything that its streams have brought;
+    one from the beginning reads again what others have read of them."""
     graph, query = pipeline.graph, addition.query
     with graph.changing() as version:
-        since = starting_instant(pipeline.metrics.statuses, addition.part.queries[0].streams)
-        number = version.next_query
-        extended = extend(
-            version.pipeline,
-            addition.part,
-            addition.scope,
-            since=since,
-            number=number,
-            first_fragment=version.next_fragment,
-        )
+        number, running = version.next_query, version.pipeline
+        if query.start == "beginning":
+            part, since, scope = read_again(running, addition.part), BEFORE_ALL, addition.scope
+        else:
+            part, since = addition.part, starting_instant(pipeline.metrics.statuses, addition.part.queries[0].streams)
+            scope = f"{addition.scope} since {since}"
+        extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
         batch = pipeline.metrics.last_batch + 1
         added = replace(query, number=number, began=version.number + 1, batch=batch)
         following = version.following(extended, (*version.queries, added), batch)
         functions = {**pipeline.declared.functions, **user_functions(addition.part)}
-        streams = {**pipeline.declared.streams, **{stream.name: stream for stream in addition.part.streams}}
+        streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
         declared = replace(pipeline.declared, functions=functions, streams=streams)
         writer = pipeline.open_writer(query.name, addition.sink, extended)
-        opened: list[Source] = []
+        opened: list[str] = []
         try:
             opened += _open_sources(pipeline, following)
             graph.publish(following)
         except BaseException:
-            for source in opened:
-                pipeline.remove_source(source.stream.name)
+            for name in opened:
+                pipeline.remove_source(name)
             writer.close()
             raise
         pipeline.declared = declared
@@ -97,11 +96,34 @@ def stop_query(pipeline: RunningPipeline, number: int) -> None:
         drop_query(pipeline, names[0])
 
 
-def drop_stopped(pipeline: RunningPipeline) -> None:
-    """Drop the queries that were stopped while a batch was committed."""
+def change_after_batch(pipeline: RunningPipeline) -> None:
+    """What changes because of the batch that is over: queries that were stopped while it was committed go, and so do
+    those whose streams have ended, if the others go on."""
     names, pipeline.stopping = pipeline.stopping, set()
     for name in sorted(names):
         drop_query(pipeline, name)
+    # A checkpoint that stays keeps its queries: the same statements find what they have started.
+    if pipeline.is_temporary and not pipeline.is_over:
+        _drop_complete(pipeline)
+
+
+def _drop_complete(pipeline: RunningPipeline) -> None:
+    """Drop the queries that have their whole result; the last ones end with the pipeline."""
+    queries = pipeline.graph.version.queries
+    complete = [query.name for query in queries if pipeline.is_complete(query.name)]
+    if len(complete) == len(queries):
+        return
+    for name in complete:
+        with pipeline.graph.changing():
+            pipeline.drop(name, is_whole=True)
+
+
+def read_again(running: Pipeline, part: Pipeline) -> Pipeline:
+    """The plan of a query with readers of its own for the streams that are read already."""
+    known, query = {stream.name for stream in running.streams}, part.queries[0].name
+    streams = [reader_of(stream, query) if stream.name in known else stream for stream in part.streams]
+    names = {stream.reader_of: stream.name for stream in streams if stream.reader_of}
+    return rename_streams(part, streams, names)
 
 
 def starting_instant(statuses: Mapping[str, SourceStatus], streams: frozenset[str]) -> Instant:
@@ -113,20 +135,25 @@ def starting_instant(statuses: Mapping[str, SourceStatus], streams: frozenset[st
     return max([*read, *promised], default=BEFORE_ALL)
 
 
-def _open_sources(pipeline: RunningPipeline, version: GraphVersion) -> list[Source]:
-    """Open the sources that the version before did not read; they begin at the beginning."""
+def _open_sources(pipeline: RunningPipeline, version: GraphVersion) -> list[str]:
+    """Open the sources that the version before did not read; they begin at the beginning. Returns their names."""
     assert pipeline.planner is not None, "it runs"
-    opened: list[Source] = []
+    opened: list[str] = []
     try:
         for stream in version.pipeline.streams:
-            if stream.name not in pipeline.planner.sources:
+            if stream.name in pipeline.planner.sources:
+                continue
+            if has_shared_log(stream):
+                pipeline.planner.add_reader(stream.name, log_of(stream))
+                opened.append(stream.name)
+            else:
                 directory = source_directory(pipeline.checkpoint, stream.name) if pipeline.chain is not None else None
                 source = open_source(stream, directory)
                 source.resume(0)
                 pipeline.planner.add_source(source)
-                opened.append(source)
+                opened.append(stream.name)
     except BaseException:
-        for source in opened:
-            pipeline.remove_source(source.stream.name)
+        for name in opened:
+            pipeline.remove_source(name)
         raise
     return opened

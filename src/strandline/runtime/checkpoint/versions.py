@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from strandline.core import durable
 from strandline.core.errors import damaged
@@ -27,6 +27,7 @@ DIRECTORY: Final = "graph"
 KIND: Final = durable.DocumentKind("graph", 1)
 SOURCE: Final = "source:"  # before the name of a stream, where it stands beside operators
 Kept = TypeVar("Kept")
+Start: TypeAlias = Literal["together", "now", "beginning"]
 _NAME: Final = re.compile(r"v(\d{9})\.json")
 
 
@@ -55,6 +56,8 @@ class GraphQuery:
     """A query of a graph. Names may be used again, `number` is not; `began` is the first version that has it, `batch`
     the first batch that may have run with that.
 
+    `start` is how it began: together with others, now, or from the beginning beside queries that had begun.
+
     `identity` is a digest of the query, its streams, its functions and its sink, as they are declared; `text` is its
     statement, and `sink` the identity of the sink.
     """
@@ -66,6 +69,7 @@ class GraphQuery:
     identity: str = ""
     text: str = ""
     sink: str | None = None
+    start: Start = "together"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +157,16 @@ class Declared:
     streams: Mapping[str, BaseStream] = field(default_factory=dict)
     allow: Allow | None = None
 
+    def stream_of(self, stored: BaseStream) -> BaseStream:
+        """A stream of a stored plan as it is declared here; a second reader of one keeps its name."""
+        declared = self.streams.get(stored.declared_name)
+        return stored if declared is None else replace(declared, name=stored.name, reader_of=stored.reader_of)
+
+
+def declarations(streams: Iterable[BaseStream]) -> dict[str, BaseStream]:
+    """The declared streams among those that a plan reads, or that second readers read, by name."""
+    return {stream.declared_name: replace(stream, name=stream.declared_name, reader_of="") for stream in streams}
+
 
 class GraphVersions:
     """The versions in a checkpoint."""
@@ -228,8 +242,7 @@ class GraphVersions:
             next_query, next_fragment = body["next"]
             since = {str(part): int(begin) for part, begin in body["since"].items()}
             # Where a stream is, and who feeds it, is a matter of the process: a checkpoint may be moved with its files.
-            streams = tuple(declared.streams.get(stream.name, stream) for stream in pipeline.streams)
-            pipeline = replace(pipeline, streams=streams)
+            pipeline = replace(pipeline, streams=tuple(map(declared.stream_of, pipeline.streams)))
             given = next_query, next_fragment, str(body["name"])
             version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given)
         except (KeyError, TypeError, ValueError, AttributeError):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from strandline.sql.ast.connectors import BadInput, ChangesIn, ColumnDefinition, Connector, Hint
 from strandline.sql.ast.nodes import Duration, Identifier, Node
 from strandline.sql.ast.queries import Query, StreamTable
 from strandline.sql.ast.tables import CreateMaterializedView, CreateTable, CreateTableAs, TableChange
+
+Start: TypeAlias = Literal["now", "earliest"]  # where a query begins in streams that others read
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,12 @@ class QueryWithShedding(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStartingNow(Node):
-    """`query STARTING NOW`: over the rows that come from now on."""
+class QueryWithStart(Node):
+    """`query STARTING NOW`: over the rows that come from now on; `query STARTING EARLIEST`: over all rows, also those
+    that others have read."""
 
     query: Query
+    start: Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +91,8 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING … | STARTING NOW]`: a query that runs under this name, and
-    its target."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING … | STARTING { NOW | EARLIEST }]`: a query that runs under
+    this name, and its target."""
 
     name: Identifier
     target: Connector
@@ -96,7 +100,7 @@ class CreateSink(Node):
     shedding: Shedding | None = None
     replace: bool = False
     if_not_exists: bool = False
-    starting_now: bool = False
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +116,7 @@ class Explain(Node):
     """`EXPLAIN query`, or with `why` also the plans that were rejected."""
 
     statement: (
-        Query | QueryWithShedding | QueryStartingNow | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
+        Query | QueryWithShedding | QueryWithStart | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
     )
     why: bool = False
 
@@ -163,5 +167,5 @@ Declaration: TypeAlias = (
 )
 Listing: TypeAlias = Explain | ExplainAnalyze | Show | ShowColumns | Describe
 Statement: TypeAlias = (
-    Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding | QueryStartingNow
+    Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding | QueryWithStart
 )
