@@ -178,6 +178,12 @@ class History:
 @example(  # a query is added over a stream that has ended, and then those over other streams are dropped
     a=arrange("a", {"k": INT, "v": INT}, [], 0), b=arrange("b", {"k": INT, "w": INT}, [], 0), shards=1, seed=58253
 )
+@example(  # a query takes the name of one that is gone, and goes before it has had a batch
+    a=arrange("a", {"k": INT, "v": INT}, [(0, 0, (0, 0)), (1, 0, (0, 0))], 0),
+    b=arrange("b", {"k": INT, "w": INT}, [], 0),
+    shards=1,
+    seed=50949,
+)
 @settings(max_examples=examples(60), deadline=None)
 def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shards: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

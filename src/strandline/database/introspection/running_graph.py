@@ -77,6 +77,17 @@ def beginning_of(query: Query) -> datetime | None:
     return to_datetime(since) if since > BEFORE_ALL else None
 
 
+def show_beginning(query: Query) -> str:
+    """How a query began, in words; of one that catches up, about how far behind it is."""
+    if query.start == "now":
+        begins = beginning_of(query)
+        return "now" if begins is None else f"now, with rows from {begins:%Y-%m-%d %H:%M:%S.%f} on"
+    if query.start == "together":
+        return "with its pipeline"
+    behind = query.rows_behind
+    return f"from the beginning, {behind:,} rows behind the others" if behind else "from the beginning"
+
+
 def show_graph(queries: Sequence[Query]) -> TextTable:
     """`SHOW GRAPH`: every operator that runs, and the queries that share it."""
     rows: list[tuple[object, ...]] = [

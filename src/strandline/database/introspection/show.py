@@ -16,6 +16,7 @@ from strandline.core.security.secret import Secret
 from strandline.core.table import TextTable
 from strandline.core.temporal import show_duration
 from strandline.core.types import Schema, Type
+from strandline.database.introspection.running_graph import show_beginning
 from strandline.database.introspection.text import shorten_line, show_watermark
 from strandline.database.query import Query
 from strandline.functions.aggregates import AGGREGATES
@@ -148,6 +149,7 @@ def describe(stream: Stream, query: Query | None = None, feed: FeedStatus | None
             facts.append(("past", None, show_duration(stream.keep_us)))
         if query is not None:
             facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
+            facts += [("begins", None, show_beginning(query))]
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
