@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import strandline as sl
-from strandline.core.errors import QueryError
+from strandline.core.errors import QueryError, SinkError
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.runtime import catch_up
@@ -93,6 +94,8 @@ def test_a_stream_that_nothing_reads_is_read_by_its_own_name(db: Database) -> No
 
 
 def test_what_is_shown_has_the_name_of_the_stream(db: Database) -> None:
+    db.sql("DROP STREAM s")
+    db.sql("CREATE STREAM s (k VARCHAR, v BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts IDLE AFTER 1 HOUR")
     first_query(db)
     give(db, ("c", 0, 1))  # late
     second = db.sql("SELECT k, v FROM s WHERE v > 1", name="second")
@@ -102,7 +105,7 @@ def test_what_is_shown_has_the_name_of_the_stream(db: Database) -> None:
     assert second.late("s").to_pylist()[0]["k"] == "c"
     assert "Read s (from the beginning, for second)" in second.explain()
     sources = db.sql("SELECT name FROM sys.streams").results()["name"].to_pylist()
-    assert sources == ["s", "t"]
+    assert sorted(sources) == ["s", "t"]
 
 
 def test_how_a_query_began_is_told(db: Database) -> None:
@@ -184,6 +187,36 @@ def test_rows_that_are_generated_are_the_same_again(db: Database) -> None:
     assert in_one_pipeline(first, second)
     assert first.await_end(20) and second.await_end(20)
     assert first.results().num_rows == 150 and first.results().equals(second.results())
+
+
+@pytest.mark.parametrize("words", ["STARTING NOW", "STARTING EARLIEST"])
+@pytest.mark.parametrize("shows", ["elements", "snapshot"])
+def test_a_table_of_another_database_takes_a_query_that_was_added(
+    db: Database, tmp_path: Path, words: str, shows: str
+) -> None:
+    first_query(db)
+    text = (
+        f"CREATE SINK into_table INTO sqlite('{tmp_path}/x.db', table => 'r', shows => '{shows}') AS SELECT k, v FROM s"
+    )
+    query = db.sql(f"{text} {words}")
+    give(db, ("b", 4, 8))
+    db.end("s")
+    assert query.await_end(20)
+    with sqlite3.connect(tmp_path / "x.db") as answers:
+        rows = answers.execute("SELECT k, v FROM r ORDER BY v").fetchall()
+    whole = [("a", 1), ("b", 2), ("a", 3), ("b", 4)]
+    assert rows == {"snapshot": [], "elements": whole if words == "STARTING EARLIEST" else whole[3:]}[shows]
+
+
+def test_a_table_with_rows_of_a_query_that_was_dropped_is_refused(db: Database, tmp_path: Path) -> None:
+    first_query(db)
+    text = f"INTO sqlite('{tmp_path}/x.db', table => 'r') AS SELECT k, v FROM s STARTING EARLIEST"
+    query = db.sql(f"CREATE SINK one {text}")
+    wait_for(lambda: query.metrics()["rows_out"] == 3)
+    query.stop()
+    with pytest.raises(SinkError, match="belongs to the query one") as refused:
+        db.sql(f"CREATE SINK two {text}")
+    assert refused.value.code == "results-exist"
 
 
 # ---- who gets a pipeline of its own ----------------------------------------------------------------------------------

@@ -268,11 +268,12 @@ class RunningPipeline:
         assert checkpoint is not None, "it is open"
         last, repeated = self.metrics.last_batch, replayed_until(checkpoint.path)
         owner, epoch = checkpoint.owner, checkpoint.lease.epoch
-        if self.graph.version.query(query).batch > max(last, 0):
+        first = self.graph.version.query(query).batch
+        if first > max(last, 0):
             # It was added, and none of its batches is recorded. The first one may have been delivered.
-            return ResumePoint(owner, False, -1, -1, epoch, max(last + 1, repeated))
+            return ResumePoint(owner, False, -1, -1, epoch, max(last + 1, repeated), first)
         last_rows = self.metrics.last_result_batches.get(query, -1)
-        return ResumePoint(owner, checkpoint.fresh, last, last_rows, epoch, repeated)
+        return ResumePoint(owner, checkpoint.fresh, last, last_rows, epoch, repeated, first)
 
     # ---- queries that come and go -----------------------------------------------------------------------------------
 
@@ -290,8 +291,8 @@ class RunningPipeline:
         """Where the sink of a query begins that is added."""
         checkpoint, batch = self._checkpoint, self.metrics.last_batch + 1
         if checkpoint is None:
-            return ResumePoint("", True, -1, -1, replayed_until=batch)
-        return ResumePoint(checkpoint.owner, True, -1, -1, checkpoint.lease.epoch, batch)
+            return ResumePoint("", True, -1, -1, replayed_until=batch, first=batch)
+        return ResumePoint(checkpoint.owner, True, -1, -1, checkpoint.lease.epoch, batch, batch)
 
     def attach(self, query: str, sink: Sink, writer: SinkWriter) -> None:
         """Take a query of the present version in: from the next batch on it has results."""

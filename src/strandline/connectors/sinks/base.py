@@ -43,7 +43,8 @@ class ResumePoint:
     `owner` is the id of the checkpoint, which marks its output. `batch` is the last batch that was delivered and
     recorded, `last_result_batch` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was
     delivered and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the
-    batches up to `replayed_until` run again as they were.
+    batches up to `replayed_until` run again as they were. `first` is the first batch of which the query may have
+    results: not 0 where it was added to others.
     """
 
     owner: str
@@ -52,6 +53,7 @@ class ResumePoint:
     last_result_batch: int
     epoch: int = 1
     replayed_until: int = -1
+    first: int = 0
 
     def check(self, location: str, last_batch: int, *, expected: int | None = None) -> None:
         """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there

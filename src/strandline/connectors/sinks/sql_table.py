@@ -129,10 +129,10 @@ class Store(ABC):
             f" NULL, batch {self.type_of(BIGINT)} NOT NULL, complete_until {self.type_of(_INSTANT)})"
         )
 
-    def enter(self, sink: str, owner: str, query: str) -> None:
-        """A row for a new sink, without a batch."""
-        values = ", ".join([self.parameter] * 3)
-        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, -1, NULL)", (sink, owner, query))
+    def enter(self, sink: str, owner: str, query: str, first: int) -> None:
+        """A row for a new sink, whose first batch is yet to come."""
+        values = ", ".join([self.parameter] * 4)
+        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, NULL)", (sink, owner, query, first - 1))
 
     def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
         place = self.parameter
@@ -237,7 +237,7 @@ class TableWriter(SinkWriter):
             )
 
     def _fit_known(self, recorded_table: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
-        if recorded_table.owner != resume_point.owner:
+        if recorded_table.owner != resume_point.owner or resume_point.fresh:  # fresh: of a query that was dropped
             raise SinkError(
                 f"{self._location} belongs to the query {recorded_table.query} of another checkpoint",
                 code="results-exist",
@@ -257,7 +257,7 @@ class TableWriter(SinkWriter):
             for table in self._all:
                 self._store.create(table)
             if self._store.lock(self._main.name) is None:
-                self._store.enter(self._main.name, resume_point.owner, self._query)
+                self._store.enter(self._main.name, resume_point.owner, self._query, resume_point.first)
 
     def write(self, sink_batch: SinkBatch) -> None:
         """Write a batch, with retries; the recorded batch number detects a commit that succeeded."""
