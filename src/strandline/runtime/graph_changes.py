@@ -17,6 +17,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.udf import user_functions
 from strandline.planner.physical.living import extend, rename_streams
 from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.take_over import take_over
 from strandline.runtime.catch_up import has_shared_log, log_of, reader_of
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion, declarations
@@ -48,7 +49,7 @@ def add_query(pipeline: RunningPipeline, addition: Addition) -> None:
             scope = f"{addition.scope} since {since}"
         extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
         batch = pipeline.metrics.last_batch + 1
-        added = replace(query, number=number, began=version.number + 1, batch=batch)
+        added = replace(query, number=number, began=version.number + 1, batch=batch, scope=addition.scope)
         following = version.following(extended, (*version.queries, added), batch)
         functions = {**pipeline.declared.functions, **user_functions(addition.part)}
         streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
@@ -105,6 +106,48 @@ def change_after_batch(pipeline: RunningPipeline) -> None:
     # A checkpoint that stays keeps its queries: the same statements find what they have started.
     if pipeline.is_temporary and not pipeline.is_over:
         _drop_complete(pipeline)
+
+    if not pipeline.is_over:
+        _take_over_level(pipeline)
+
+
+def _take_over_level(pipeline: RunningPipeline) -> None:
+    """Let queries that have caught up read the streams themselves."""
+    for query in pipeline.graph.version.queries:
+        if query.start != "beginning" or not _has_caught_up(pipeline, query.name):
+            continue
+        with pipeline.graph.changing() as version:
+            number, first = query.number, version.next_fragment
+            taken = take_over(version.pipeline, query.name, query.scope, number=number, first_fragment=first)
+            batch = pipeline.metrics.last_batch + 1
+            pipeline.graph.publish(version.following(taken.pipeline, version.queries, batch, taken.moved))
+            for stream in version.pipeline.streams:
+                if stream not in taken.pipeline.streams:
+                    pipeline.remove_source(stream.name)
+            pipeline.adopt_version()
+            pipeline.write_places()
+
+
+def _has_caught_up(pipeline: RunningPipeline, query: str) -> bool:
+    """Whether a query may read the streams themselves: all of its readers are where the others are, and know the same
+    of what they have read. Where streams may be idle they may not, since others may have gone on beyond a row."""
+    planner, statuses = pipeline.planner, pipeline.metrics.statuses
+    streams = pipeline.metrics.streams_of(query)
+    readers = [stream for stream in pipeline.physical.streams if stream.reader_of and stream.name in streams]
+    return bool(readers) and all(
+        planner is not None
+        and planner.is_level(stream.name)
+        and stream.idle_after_us is None
+        and _has_read_the_same(statuses.get(stream.name), statuses.get(stream.reader_of))
+        for stream in readers
+    )
+
+
+def _has_read_the_same(one: SourceStatus | None, two: SourceStatus | None) -> bool:
+    if one is None or two is None:
+        return False
+    facts = [(s.watermark, s.low, s.high, s.ended, s.rows, s.late, s.rejected, s.partitions) for s in (one, two)]
+    return facts[0] == facts[1]
 
 
 def _drop_complete(pipeline: RunningPipeline) -> None:

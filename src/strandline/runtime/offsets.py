@@ -196,6 +196,13 @@ class OffsetPlanner:
     def _is_second(self, name: str) -> bool:
         return self.sources[name].stream.name != name
 
+    def is_level(self, name: str) -> bool:
+        """Whether a second reader was where the first one was after the last batch."""
+        if name not in self.sources or not self._is_second(name):
+            return False
+        own, first = (self._reached_positions.get(reader) for reader in (name, self.sources[name].stream.name))
+        return own is not None and first is not None and (own.at, own.ended) == (first.at, first.ended)
+
     def add_reader(self, name: str, first: str) -> None:
         """Read the log of a stream once more, under another name, from the next batch on."""
         self.sources[name] = self.sources[first]

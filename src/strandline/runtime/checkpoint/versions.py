@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from strandline.core import durable
@@ -59,7 +60,8 @@ class GraphQuery:
     `start` is how it began: together with others, now, or from the beginning beside queries that had begun.
 
     `identity` is a digest of the query, its streams, its functions and its sink, as they are declared; `text` is its
-    statement, and `sink` the identity of the sink.
+    statement, and `sink` the identity of the sink. `scope` is what its operators must have in common with others to be
+    shared, of a query that reads by readers of its own.
     """
 
     name: str
@@ -70,6 +72,7 @@ class GraphQuery:
     text: str = ""
     sink: str | None = None
     start: Start = "together"
+    scope: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,8 @@ class GraphVersion:
     `since` has the version with which each operator began, by id, and each source, by `source:name`: what is stored of
     one from before is not its state. `batch` is the first batch that may run with the version. Numbers of queries and
     fragments are given once; `next_query` and `next_fragment` are the next free ones. `name` is that of the graph, the
-    same in all versions: files beside those of other pipelines have it.
+    same in all versions: files beside those of other pipelines have it. `moved` has for operators of queries that were
+    taken over the version that did so, and the id that they had before.
     """
 
     number: int
@@ -90,6 +94,7 @@ class GraphVersion:
     next_query: int = 0
     next_fragment: int = 1
     name: str = ""
+    moved: Mapping[str, tuple[int, str]] = field(default_factory=dict)
 
     @staticmethod
     def first(pipeline: Pipeline, queries: Sequence[GraphQuery] = ()) -> GraphVersion:
@@ -100,14 +105,22 @@ class GraphVersion:
         name = given[0].name if given else ""
         return GraphVersion(0, pipeline, numbered_queries, begin, 0, len(given), len(pipeline.fragments) + 1, name)
 
-    def following(self, pipeline: Pipeline, queries: Sequence[GraphQuery], batch: int) -> GraphVersion:
-        """The version after this one."""
+    def following(
+        self,
+        pipeline: Pipeline,
+        queries: Sequence[GraphQuery],
+        batch: int,
+        moved: Mapping[str, str] = MappingProxyType({}),
+    ) -> GraphVersion:
+        """The version after this one; `moved` has the ids that operators had up to now, by those that they have."""
         number = self.number + 1
-        since = {part: self.since.get(part, number) for part in parts_of(pipeline)}
+        since = {part: self.since.get(moved.get(part, part), number) for part in parts_of(pipeline)}
+        moves = {part: move for part, move in self.moved.items() if part in since}
+        moves |= {part: (number, before) for part, before in moved.items()}
         next_query = max([self.next_query, *(query.number + 1 for query in queries)])
         next_fragment = max([self.next_fragment, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
         given = next_query, next_fragment
-        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given, self.name)
+        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given, self.name, moves)
 
     def has_begun(self, part: str, version: int) -> bool:
         """Whether an operator or a source was in an earlier version, without a gap up to this one."""
@@ -120,7 +133,9 @@ class GraphVersion:
 
     def states_of(self, states: Mapping[str, Kept], version: int) -> dict[str, Kept]:
         """What an earlier version had of the operators of this one, by id."""
-        return {name: state for name, state in states.items() if self.has_begun(name, version)}
+        before = {name: old for name, (number, old) in self.moved.items() if version < number}
+        known = {name: before.get(name, name) for name in self.since if self.has_begun(name, version)}
+        return {name: states[stored] for name, stored in known.items() if stored in states}
 
     def queries_since(self, version: int) -> frozenset[str]:
         """The names of the queries that an earlier version had as well."""
@@ -137,6 +152,7 @@ class GraphVersion:
             "next": [self.next_query, self.next_fragment],
             "queries": [asdict(query) for query in self.queries],
             "since": dict(self.since),
+            **({"moved": {part: list(move) for part, move in self.moved.items()}} if self.moved else {}),
             "pipeline": encode_pipeline(self.pipeline),
         }
 
@@ -244,7 +260,8 @@ class GraphVersions:
             # Where a stream is, and who feeds it, is a matter of the process: a checkpoint may be moved with its files.
             pipeline = replace(pipeline, streams=tuple(map(declared.stream_of, pipeline.streams)))
             given = next_query, next_fragment, str(body["name"])
-            version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given)
+            moved = {str(part): (int(at), str(old)) for part, (at, old) in body.get("moved", {}).items()}
+            version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given, moved)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise damaged(path) from None
         _check(version, path)
@@ -256,6 +273,7 @@ def _check(version: GraphVersion, path: Path) -> None:
     names = [query.name for query in version.queries]
     fits = names == [query.name for query in version.pipeline.queries]
     fits &= set(version.since) == set(parts_of(version.pipeline))
+    fits &= version.moved.keys() <= version.since.keys()
     fits &= all(len(f.operators) == len(numbered(f.root)) for f in version.pipeline.fragments)
     if not fits:
         raise damaged(path)
