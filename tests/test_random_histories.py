@@ -25,7 +25,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
-from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.stages import optimize
 from strandline.runtime import catch_up, graph_changes
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
@@ -50,6 +50,7 @@ TEXTS = (
 )
 
 STARTS: tuple[Start, ...] = ("now", "beginning")
+FORMS: tuple[StreamForm, ...] = ("intervals", "changes")
 
 JOINS = (
     "SELECT a.k, v, w FROM a WINDOW(RANGE 2 MICROSECONDS), b WINDOW(RANGE 9 MICROSECONDS) WHERE a.k = b.k",
@@ -66,7 +67,6 @@ class Living:
     plan: Plan
     since: Instant
     number: int
-    left: RunningPipeline | None = None
 
 
 @dataclass
@@ -80,9 +80,11 @@ class History:
 
     def __post_init__(self) -> None:
         self.shares_logs = self.dice.random() < 0.8
+        self.form = self.dice.choice(FORMS)
         texts = [self.dice.choice(TEXTS) for _ in range(self.dice.choice((1, 1, 2, 4)))]
         if len(texts) > 1:  # of which some share a join
             texts = [self.dice.choice((text, *JOINS)) for text in texts]
+        self.texts = list(texts)
         parts = [self.part(f"q{number}", text) for number, text in enumerate(texts)]
         scopes = [str(sorted(part.queries[0].streams)) for part in parts]
         pipeline = combine(parts, self.declared, scopes)
@@ -107,7 +109,8 @@ class History:
 
     def part(self, name: str, text: str) -> Pipeline:
         plan = optimize(bind(text, list(self.streams.values())))
-        return lower(name, plan, self.declared, self.shards, form=self.dice.choice(("intervals", "changes")))
+        form = self.form if self.dice.random() < 0.8 else self.dice.choice(FORMS)
+        return lower(name, plan, self.declared, self.shards, form=form)
 
     @property
     def living(self) -> list[str]:
@@ -120,7 +123,9 @@ class History:
         if name in self.queries:
             before = self.queries.pop(name)
             self.queries[f"{name}, number {before.number}"] = before
-        text = self.dice.choice(TEXTS)
+        # Often one that others have, so that operators may be shared.
+        text = self.dice.choice(self.texts if self.dice.random() < 0.5 else TEXTS)
+        self.texts.append(text)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
         start = self.dice.choice(STARTS)
@@ -132,7 +137,6 @@ class History:
 
     def drop(self, name: str) -> None:
         drop_query(self.pipeline, name)
-        self.queries[name].left = self.pipeline.left[self.queries[name].number]
 
     def go(self) -> None:
         """Run to the end; between batches queries come and go."""
@@ -152,7 +156,8 @@ class History:
         instants = 0
         for name, query in self.queries.items():
             own = name.split(",")[0]
-            results = (query.left or self.pipeline).results
+            left = self.pipeline.left.get(query.number)
+            results = (left or self.pipeline).results
             chunks = results.read(own)
             columns = schema(query.plan)
             elements = elements_of(chunks.frame(columns))
@@ -160,7 +165,7 @@ class History:
                 stream.name: tuple(element for element in stream.elements if element.time >= query.since)
                 for stream in self.streams.values()
             }
-            assert query.left is not None or chunks.watermark == FOREVER
+            assert left is not None or chunks.watermark == FOREVER
             for t in sorted({*change_instants(query.plan, raw), *edges(elements)}):
                 if t < chunks.watermark:
                     expected = bag([tuple(row[c.id] for c in columns) for row in snapshot(query.plan, raw, t)])

@@ -99,15 +99,14 @@ def stop_query(pipeline: RunningPipeline, number: int) -> None:
 
 def change_after_batch(pipeline: RunningPipeline) -> None:
     """What changes because of the batch that is over: queries that were stopped while it was committed go, and so do
-    those whose streams have ended, if the others go on."""
+    those whose streams have ended, if the others go on; those that have caught up read the streams themselves."""
     names, pipeline.stopping = pipeline.stopping, set()
     for name in sorted(names):
         drop_query(pipeline, name)
     # A checkpoint that stays keeps its queries: the same statements find what they have started.
-    if pipeline.is_temporary and not pipeline.is_over:
+    if pipeline.is_temporary and not pipeline.graph.is_over:
         _drop_complete(pipeline)
-
-    if not pipeline.is_over:
+    if not pipeline.graph.is_over:
         _take_over_level(pipeline)
 
 

@@ -18,20 +18,24 @@ from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.versions import GraphVersions
 from strandline.runtime.pipeline import RunningPipeline
 
+# Version 1 adds the query, version 2 takes it over.
+WRITTEN = {"version": 1, "taken over": 2}  # it is stored, and no offset names it
+RECORDED = {"first batch": (1, 1), "catching up": (1, 3), "first batch after": (2, 1), "a later batch": (2, 2)}
+
 
 def arrange(moment: str) -> None:
-    records: list[int] = []  # batches of the second version that were recorded
+    if moment in WRITTEN:
+        around(GraphVersions, "write", lambda _, version, __: version.number == WRITTEN[moment], before=False)
+    elif moment:
+        wanted, count = RECORDED[moment]
+        records: list[int] = []  # batches with that version
 
-    def is_record(pipeline: RunningPipeline, report: BatchReport, *_: Any) -> bool:
-        if report.version == 1 and report.batch not in records:
-            records.append(report.batch)
-        return report.version == 1 and len(records) == {"first batch": 1, "catching up": 3}[moment]
+        def is_record(pipeline: RunningPipeline, report: BatchReport, *_: Any) -> bool:
+            if report.version == wanted and report.batch not in records:
+                records.append(report.batch)
+            return report.version == wanted and len(records) == count
 
-    match moment:
-        case "version":  # it is stored, and no offset names it
-            around(GraphVersions, "write", lambda _, version, __: version.number == 1, before=False)
-        case "first batch" | "catching up":
-            around(RunningPipeline, "_record", is_record, before=True)
+        around(RunningPipeline, "_record", is_record, before=True)
 
 
 def main(directory: Path, moment: str) -> None:
@@ -51,7 +55,12 @@ def main(directory: Path, moment: str) -> None:
                 time.sleep(0.02)
             text = f"CREATE SINK two INTO parquet('{directory}/two') AS {PAIRS} STARTING EARLIEST"
             running["two"] = db.sql(text)
+            assert [stream.reader_of for stream in running["two"].pipeline.streams] == ["", "s"]
         assert running["two"]._pipeline is pipeline
+        while pipeline.graph.version.number < 2:
+            assert pipeline.driver is not None and not pipeline.driver.await_end(0.02)
+        for file in sorted((directory / "later").iterdir()):
+            file.rename(directory / "in" / file.name)
         (directory / "in" / "_END").touch()
         assert running["two"].await_end(120) and running["one"].await_end(120)
         print("ended", running["two"].start, pipeline.graph.version.number)

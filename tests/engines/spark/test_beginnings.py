@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from test_graph_changes import alone, answer, write_input
+from killed_beginning import RECORDED, WRITTEN
+from test_graph_changes import FILES, alone, answer, write_input
 
 PROGRAM = Path(__file__).with_name("killed_beginning.py")
 
@@ -20,14 +21,17 @@ def run(directory: Path, *moment: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("moment", ["version", "first batch", "catching up"])
+@pytest.mark.parametrize("moment", [*WRITTEN, *RECORDED])
 def test_killed_while_a_query_catches_up(tmp_path: Path, moment: str) -> None:
     rows = write_input(tmp_path)
+    (tmp_path / "later").mkdir()
+    for number in range(FILES // 2, FILES):
+        (tmp_path / "in" / f"{number:04d}.parquet").rename(tmp_path / "later" / f"{number:04d}.parquet")
     killed = run(tmp_path, moment)
     assert killed.returncode == -9, killed.stderr
     done = run(tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "ended beginning" in done.stdout
+    assert "ended beginning 2" in done.stdout
     two = answer(tmp_path / "two")
     assert two.height and two.equals(alone(tmp_path, rows, 0))
     # The query that ran before has each of its rows once.

@@ -62,10 +62,13 @@ def share_operators(parts: Sequence[Pipeline], scopes: Sequence[str]) -> tuple[l
     return [replace(f, id=f"f{number}") for number, f in enumerate(in_order, 1)], queries
 
 
-def number_operators(part: Pipeline, given_scope: str) -> Pipeline:
-    """The pipeline of one query with the ids that its operators would have beside others: a query that comes later
-    finds them."""
-    scope = given_scope + _number_bodies(part, {})
+def number_operators(part: Pipeline, given_scope: str, running: Pipeline | None = None) -> Pipeline:
+    """The pipeline of one query with the ids that its operators have beside others, which may run already: a query that
+    comes later finds them."""
+    bodies: dict[str, list[Any]] = {}
+    if running is not None:
+        _number_bodies(running, bodies)
+    scope = given_scope + _number_bodies(part, bodies)
     taken: set[str] = set()
     fragments: list[Fragment] = []
     for fragment in part.fragments:

@@ -19,7 +19,7 @@ from typing import Final
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.living import rename_streams
 from strandline.planner.physical.plan import Pipeline, fragments_of, numbered
-from strandline.planner.physical.structure import SharedFragments, operator_ids
+from strandline.planner.physical.structure import SharedFragments, number_operators
 
 # Operators that keep nothing from batch to batch.
 _STATELESS: Final = (
@@ -53,7 +53,7 @@ def take_over(running: Pipeline, query: str, scope: str, *, number: int, first_f
     part = rename_streams(part, streams, names)
     rest = replace(running, streams=streams, fragments=tuple(f for f in running.fragments if f.id not in own))
     merged = _merge(rest, part, scope, first_fragment)
-    return merged if merged is not None else _move(rest, part, f"{scope} of {number}")
+    return merged if merged is not None else _move(rest, part, scope, number)
 
 
 def _merge(rest: Pipeline, part: Pipeline, scope: str, first_fragment: int) -> TakenOver | None:
@@ -71,15 +71,20 @@ def _merge(rest: Pipeline, part: Pipeline, scope: str, first_fragment: int) -> T
     return TakenOver(replace(rest, fragments=fragments, queries=_with_plan(rest, planned)), {})
 
 
-def _move(rest: Pipeline, part: Pipeline, scope: str) -> TakenOver:
-    """The pipeline with the query's own operators, over the streams themselves."""
-    moved: dict[str, str] = {}
-    fragments = list(rest.fragments)
-    for fragment in part.fragments:
-        operators = operator_ids(fragment.root, f"{scope} {fragment.everywhere}", fragment.streams)
-        moved |= dict(zip(operators, fragment.operators, strict=True))
-        fragments.append(replace(fragment, operators=operators))
-    in_order = tuple(sorted(fragments, key=lambda fragment: fragment.stage))
+def _move(rest: Pipeline, part: Pipeline, scope: str, number: int) -> TakenOver:
+    """The pipeline with the query's own operators, over the streams themselves. Others may share them, unless the graph
+    has some of them already."""
+    known = {operator for fragment in rest.fragments for operator in fragment.operators if fragment.stage > 0}
+    renamed = number_operators(part, scope, rest)
+    if any(f.stage > 0 and not known.isdisjoint(f.operators) for f in renamed.fragments):
+        renamed = number_operators(part, f"{scope} of {number}", rest)
+    moved = {
+        operator: before
+        for old, new in zip(part.fragments, renamed.fragments, strict=True)
+        for operator, before in zip(new.operators, old.operators, strict=True)
+        if new.stage > 0
+    }
+    in_order = tuple(sorted((*rest.fragments, *renamed.fragments), key=lambda fragment: fragment.stage))
     return TakenOver(replace(rest, fragments=in_order, queries=_with_plan(rest, part.queries[0])), moved)
 
 
