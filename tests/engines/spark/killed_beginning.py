@@ -1,5 +1,5 @@
-"""A program that adds a query from the beginning of a stream that another one reads, and dies at a moment that is
-named. See test_beginnings.py.
+"""A program that adds queries from the beginning of a stream that another one reads, and dies at a moment that is
+named. See test_killed_beginnings.py.
 
 python killed_beginning.py DIRECTORY [MOMENT]
 """
@@ -14,13 +14,22 @@ from typing import Any
 from killed_graph import PAIRS, around
 
 import strandline as sl
+from strandline.database.introspection.running_graph import graph_operators
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.versions import GraphVersions
 from strandline.runtime.pipeline import RunningPipeline
 
-# Version 1 adds the query, version 2 takes it over.
-WRITTEN = {"version": 1, "taken over": 2}  # it is stored, and no offset names it
-RECORDED = {"first batch": (1, 1), "catching up": (1, 3), "first batch after": (2, 1), "a later batch": (2, 2)}
+# Version 1 adds the second query, version 2 takes it over with its states. Version 3 adds an equal one, version 4 takes
+# that over with the operators that run.
+WRITTEN = {"version": 1, "taken over": 2, "merged": 4}  # it is stored, and no offset names it
+RECORDED = {  # a version, and which of its batches
+    "first batch": (1, 1),
+    "catching up": (1, 3),
+    "first batch after": (2, 1),
+    "first batch of an equal one": (3, 1),
+    "first batch merged": (4, 1),
+    "a later batch": (4, 2),
+}
 
 
 def arrange(moment: str) -> None:
@@ -36,6 +45,11 @@ def arrange(moment: str) -> None:
             return report.version == wanted and len(records) == count
 
         around(RunningPipeline, "_record", is_record, before=True)
+
+
+def await_version(pipeline: RunningPipeline, number: int) -> None:
+    while pipeline.graph.version.number < number:
+        assert pipeline.driver is not None and not pipeline.driver.await_end(0.02)
 
 
 def main(directory: Path, moment: str) -> None:
@@ -57,12 +71,17 @@ def main(directory: Path, moment: str) -> None:
             running["two"] = db.sql(text)
             assert [stream.reader_of for stream in running["two"].pipeline.streams] == ["", "s"]
         assert running["two"]._pipeline is pipeline
-        while pipeline.graph.version.number < 2:
-            assert pipeline.driver is not None and not pipeline.driver.await_end(0.02)
+        await_version(pipeline, 2)
+        if "three" not in running:
+            text = f"CREATE SINK three INTO parquet('{directory}/three') AS {PAIRS} STARTING EARLIEST"
+            running["three"] = db.sql(text)
+        await_version(pipeline, 4)
+        (counting,) = [o for o in graph_operators(db.queries) if o.kind == "IncrementalAggregate"]
+        assert counting.queries == ["two", "three"]
         for file in sorted((directory / "later").iterdir()):
             file.rename(directory / "in" / file.name)
         (directory / "in" / "_END").touch()
-        assert running["two"].await_end(120) and running["one"].await_end(120)
+        assert all(query.await_end(120) for query in running.values())
         print("ended", running["two"].start, pipeline.graph.version.number)
 
 
