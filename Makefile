@@ -11,7 +11,7 @@ demo: $(READY)  ## continuous queries over a generated stream, live, about a min
 	$(BIN)/strandline demo
 
 test: $(READY)  ## the fast suite; skipped tests are listed at the end
-	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile --no-loadscope-reorder --durations=15 -rs
+	$(BIN)/python -m pytest -m "not slow" -n 3 --dist loadfile --no-loadscope-reorder --durations=15 -rs
 
 test-all: $(READY)  ## everything, with the long recovery runs
 	STRANDLINE_LONG=1 $(BIN)/python -m pytest --durations=25

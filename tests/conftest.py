@@ -31,7 +31,7 @@ settings.register_profile("long", deadline=None, suppress_health_check=quiet, pr
 settings.load_profile("long" if LONG else "fast")
 
 # Files whose tests start processes of their own and mostly wait for them, and those that need our Spark. Where several
-# workers take file by file (`-n 2 --dist loadfile`) these go first, so that the rest fills the time beside them.
+# workers take file by file (`-n 3 --dist loadfile`) these go first, so that the rest fills the time beside them.
 LONG_WAITS = ("test_recovery.py", "test_killed_sinks.py")
 
 

@@ -13,7 +13,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -283,6 +283,16 @@ def show(tally: Tally, seconds: float) -> None:
     print(f"{len(tally.wrong)} wrong")
 
 
+def choose_seeds(
+    first: int, count: int, whole: bool, only_forms: bool, find_few: Callable[[], set[str]]
+) -> Iterator[int]:
+    """The seeds of a run. A whole one goes on with forms that were compared at too few instants."""
+    for seed in range(first, first + 10 * count if whole else first + count):
+        is_extra = seed >= first + count
+        if not (only_forms or is_extra) or FORM_OF_SEED.get(seed % SEEDS) in find_few():
+            yield seed
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("count", type=int, nargs="?", default=1500, help="how many seeds, each of which is a question")
@@ -296,13 +306,12 @@ def main() -> int:
     options = parser.parse_args()
     about = None if options.about is None else tuple(options.about)
     again = "".join([" --tables" if options.tables else "", *(f" --about {form}" for form in about or ())])
+    whole = options.count >= GOAL_PLANS and not (options.tables or options.about or options.forms)
     tally, began = Tally(), time.monotonic()
     print(f"seeds {options.seed} to {options.seed + options.count - 1}")
     with judges(options.database or ("duckdb", "postgresql")) as databases:
         names = [database.dialect.name for database in databases]
-        for seed in range(options.seed, options.seed + options.count):
-            if options.forms and FORM_OF_SEED.get(seed % SEEDS) not in tally.few(names):
-                continue
+        for seed in choose_seeds(options.seed, options.count, whole, options.forms, lambda: tally.few(names)):
             before = len(tally.wrong)
             try:
                 ask(seed, databases, tally, tables=options.tables or None, about=about)
@@ -313,7 +322,6 @@ def main() -> int:
             if sys.stdout.isatty() and tally.questions % 10 == 0:
                 print(f"\r{tally.questions:,} questions, {sum(tally.instants.values()):,} instants", end="", flush=True)
     show(tally, time.monotonic() - began)
-    whole = options.count >= GOAL_PLANS and not (options.tables or options.about or options.forms)
     thin = whole and (tally.thin() or len(tally.plans) < GOAL_PLANS)
     few = (whole or options.forms) and tally.few(names)
     return 1 if tally.wrong or thin or few else 0

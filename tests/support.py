@@ -87,7 +87,7 @@ def heed_interrupts() -> None:
 
 def examples(count: int) -> int:
     """How many examples a property gets: few by default, many where there is time."""
-    return count * 20 if LONG else max(1, count // 3)
+    return count * 20 if LONG else max(1, count // 6)
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

@@ -46,7 +46,11 @@ def computed(more: dict[str, str]) -> Any:
     return json.loads(run.stdout)
 
 
-@pytest.mark.parametrize("more", [{}, PLAIN, ELSEWHERE], ids=["as it is", "plain processor", "elsewhere"])
+@pytest.mark.parametrize(
+    "more",
+    [pytest.param({}, marks=pytest.mark.slow), PLAIN, pytest.param(ELSEWHERE, marks=pytest.mark.slow)],
+    ids=["as it is", "plain processor", "elsewhere"],
+)
 def test_the_same_bits(more: dict[str, str]) -> None:
     found = computed(more)
     assert {name: found[name] for name in KEPT} == KEPT

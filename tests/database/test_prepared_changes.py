@@ -76,7 +76,7 @@ def content(database: Database) -> list[Any]:
     return [sorted(map(repr, database.table(name).snapshot(form="arrow").to_pylist())) for name in ("t", "u")]
 
 
-@pytest.mark.parametrize("seed", range(60 if LONG else 6))
+@pytest.mark.parametrize("seed", range(60 if LONG else 2))
 def test_prepared_statements_have_the_effect_and_the_errors_of_others(
     seed: int, databases: tuple[Database, Database], monkeypatch: pytest.MonkeyPatch
 ) -> None:

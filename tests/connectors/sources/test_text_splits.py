@@ -43,7 +43,7 @@ QUERIES = (
     "SELECT COUNT(*) AS n, MIN(k) AS first, MAX(k) AS last FROM s WINDOW(ROWS 4)",
 )
 TEXTS = ("a", "b,c", "two\nlines", "two\r\nlines", 'a "quoted" word', "", ";", "ä€")
-SEEDS = 200 if LONG else 25
+SEEDS = 200 if LONG else 12
 
 
 @dataclass

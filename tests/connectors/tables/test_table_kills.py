@@ -20,7 +20,7 @@ from strandline.core.temporal import OPEN
 from support import LONG, kill_tree
 
 HERE = Path(__file__).resolve().parent
-KILLS = 200 if LONG else 30
+KILLS = 200 if LONG else 12
 
 
 def run_and_kill(directory: Path, values: list[int], seconds: float) -> list[list[str]]:

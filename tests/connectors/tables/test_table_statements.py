@@ -132,7 +132,7 @@ def _without_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", lambda file: None)  # no machine stops here
 
 
-@pytest.mark.parametrize("seed", range(200 if LONG else 10))
+@pytest.mark.parametrize("seed", range(200 if LONG else 5))
 @pytest.mark.parametrize(
     ("key", "required"),
     [(("k",), ()), (("k", "s"), ()), ((), ()), (("k",), ("v",)), ((), ("v", "s"))],
@@ -185,7 +185,7 @@ def test_random_statements_and_restarts_are_those_of_the_model(
         store.close()
 
 
-@pytest.mark.parametrize("seed", range(60 if LONG else 5))
+@pytest.mark.parametrize("seed", range(60 if LONG else 2))
 @pytest.mark.parametrize("on_conflict", ["error", "ignore", "update"])
 def test_statements_of_a_group_are_those_one_after_the_other(seed: int, on_conflict: str, tmp_path: Path) -> None:
     # Insertions of a group are evaluated together where their keys differ; the effect is that of each alone.

@@ -17,6 +17,8 @@ import strandline as sl
 from strandline.runtime.kernels.changes import coalesce
 
 PROGRAM = Path(__file__).with_name("killed_graph.py")
+MOMENTS = ("version", "first batch", "rewiring", "last batch", "drop")
+KILLS = 10  # at each moment, in all tests together
 FILES, ROWS = 24, 20
 
 
@@ -61,8 +63,19 @@ def alone(directory: Path, rows: pa.Table, since: int) -> pl.DataFrame:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("moment", ["version", "first batch", "rewiring", "last batch", "drop"])
-def test_killed_while_the_graph_changes(tmp_path: Path, moment: str) -> None:
+def test_killed_in_the_first_batch_of_a_version(tmp_path: Path) -> None:
+    is_exact_after_a_kill(tmp_path, "first batch")
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("kill", range(KILLS))
+def test_killed_while_the_graph_changes(tmp_path: Path, moment: str, kill: int) -> None:
+    is_exact_after_a_kill(tmp_path, moment)
+
+
+def is_exact_after_a_kill(tmp_path: Path, moment: str) -> None:
     rows = write_input(tmp_path)
     killed = run(tmp_path, moment)
     assert killed.returncode == -9, killed.stderr
