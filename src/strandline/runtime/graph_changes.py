@@ -153,8 +153,8 @@ def _has_read_the_same(one: SourceStatus | None, two: SourceStatus | None) -> bo
 
 def _drop_complete(pipeline: RunningPipeline) -> None:
     """Drop the queries that have their whole result; the last ones end with the pipeline."""
-    if not any(status.ended for status in pipeline.metrics.statuses.values()):
-        return
+    if not pipeline.writers or not any(status.ended for status in pipeline.metrics.statuses.values()):
+        return  # nobody takes the results, or there is none
     queries = pipeline.graph.version.queries
     complete = [query.name for query in queries if pipeline.is_complete(query.name)]
     if len(complete) == len(queries):
