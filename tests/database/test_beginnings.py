@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 import strandline as sl
+from strandline.connectors.sinks import Callback
 from strandline.core.errors import QueryError, SinkError
+from strandline.database import database as database_module
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.runtime import catch_up
@@ -282,6 +285,20 @@ def test_a_checkpoint_that_stays_takes_those_that_say_so(tmp_path: Path) -> None
         db.end("s")
         assert second.await_end(20) and third.await_end(20)
         assert values(second) == values(third)
+
+
+def test_a_pipeline_that_waits_for_a_sink_takes_no_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "JOIN_SECONDS", 0.2)
+    is_over = threading.Event()
+    first = db.sql("SELECT k, v FROM s", name="first", sink=Callback(lambda *_: is_over.wait(20)))
+    give(db, ("a", 1, 0))
+    wait_for(lambda: first._pipeline.graph.runs_batch)
+    second = db.sql("SELECT k, v FROM s", name="second")
+    assert not in_one_pipeline(first, second)
+    wait_for(lambda: second.results().num_rows == 1)
+    is_over.set()
+    db.end("s")
+    assert first.await_end(20) and second.await_end(20)
 
 
 def test_queries_over_tables_and_arrivals_have_their_own(db: Database) -> None:

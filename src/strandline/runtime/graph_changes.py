@@ -37,11 +37,12 @@ class Addition:
     sink: Sink
 
 
-def add_query(pipeline: RunningPipeline, addition: Addition) -> None:
-    """Add a query. Of one that begins now, the result is over the rows after everything that its streams have brought;
-    one from the beginning reads again what others have read of them."""
+def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | None = None) -> None:
+    """Add a query, if the batch that runs ends within `patience` seconds. Of one that begins now, the result is over
+    the rows after everything that its streams have brought; one from the beginning reads again what others have read
+    of them."""
     graph, query = pipeline.graph, addition.query
-    with graph.changing() as version:
+    with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
         if query.start == "beginning":
             part, since, scope = read_again(running, addition.part), BEFORE_ALL, addition.scope
@@ -154,7 +155,7 @@ def _has_read_the_same(one: SourceStatus | None, two: SourceStatus | None) -> bo
 def _drop_complete(pipeline: RunningPipeline) -> None:
     """Drop the queries that have their whole result; the last ones end with the pipeline."""
     if not pipeline.writers or not any(status.ended for status in pipeline.metrics.statuses.values()):
-        return  # nobody takes the results, or there is none
+        return  # no sink takes results, or no stream has ended
     queries = pipeline.graph.version.queries
     complete = [query.name for query in queries if pipeline.is_complete(query.name)]
     if len(complete) == len(queries):
