@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 import pytest
 
 import strandline as sl
+from strandline.connectors.sinks import Callback
 from strandline.core.errors import QueryError, SinkError
+from strandline.database import database as database_module
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.runtime import catch_up
@@ -140,6 +143,55 @@ def test_it_catches_up_in_bounded_parts(db: Database, monkeypatch: pytest.Monkey
     assert second.progress == first.progress
 
 
+def has_caught_up(query: Query) -> bool:
+    return not any(stream.reader_of for stream in query.pipeline.streams)
+
+
+def test_a_query_that_has_caught_up_goes_on_with_its_states(db: Database) -> None:
+    first = first_query(db)
+    second = db.sql(COUNTS, name="second")
+    wait_for(lambda: has_caught_up(second))
+    assert {query.name: query.streams for query in second.pipeline.queries}["second"] == {"s"}
+    version = first._pipeline.graph.version
+    moved = {version.since[operator] for operator in version.moved}
+    assert version.number == 2 and moved == {1}  # they began with the version before
+    give(db, ("b", 4, 8), ("a", 5, 12))
+    db.end("s")
+    assert first.await_end(20) and second.await_end(20)
+    # The rows from before and after are counted together.
+    assert values(second) == [*[("a", 1)] * 3, *[("a", 2)] * 2, *[("b", 1)] * 2, ("b", 2)]
+
+
+def test_a_query_that_has_caught_up_shares_what_has_run_since_the_beginning(db: Database) -> None:
+    first = db.sql(COUNTS, name="first")
+    give(db, ("a", 1, 0), ("b", 2, 5), ("a", 3, 7))
+    wait_for(lambda: first.heartbeats()["s"].rows == 3)
+    second = db.sql(COUNTS.replace("AS n", "AS other") + " HAVING count(*) > 1", name="second")
+    third = db.sql(COUNTS, name="third")
+    wait_for(lambda: has_caught_up(third))
+    counting = "SELECT queries, since_version FROM sys.graph WHERE kind = 'IncrementalAggregate'"
+    rows = [tuple(row.values()) for row in db.sql(counting).results().to_pylist()]
+    assert rows == [("first, second, third", 0)]
+    give(db, ("b", 4, 8))
+    db.end("s")
+    assert all(query.await_end(20) for query in (first, second, third))
+    assert values(third) == values(first)
+    assert values(second) == [row for row in values(first) if row[1] > 1]
+    assert third.results().column_names[:2] == ["k", "n"] and second.results().column_names[:2] == ["k", "other"]
+
+
+def test_a_stream_that_may_be_idle_keeps_the_reader_of_the_query(db: Database) -> None:
+    db.sql("CREATE STREAM u (v BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts IDLE AFTER 1 HOUR")
+    first = db.sql("SELECT v FROM u", name="first")
+    db.append("u", [(1, f"{DAY}01")])
+    wait_for(lambda: first.results().num_rows == 1)
+    second = db.sql("SELECT v FROM u WHERE v > 0", name="second")
+    wait_for(lambda: second.results().num_rows == 1)
+    db.append("u", [(2, f"{DAY}02")])
+    wait_for(lambda: second.results().num_rows == first.results().num_rows == 2)
+    assert not has_caught_up(second)
+
+
 def test_a_query_ends_when_its_own_streams_have_ended(db: Database) -> None:
     first = first_query(db)
     second = db.sql("SELECT s.k, w FROM s WINDOW(RANGE 1 MINUTE), t WINDOW(RANGE 1 MINUTE) WHERE s.k = t.k")
@@ -233,6 +285,20 @@ def test_a_checkpoint_that_stays_takes_those_that_say_so(tmp_path: Path) -> None
         db.end("s")
         assert second.await_end(20) and third.await_end(20)
         assert values(second) == values(third)
+
+
+def test_a_pipeline_that_waits_for_a_sink_takes_no_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "JOIN_SECONDS", 0.2)
+    is_over = threading.Event()
+    first = db.sql("SELECT k, v FROM s", name="first", sink=Callback(lambda *_: is_over.wait(20)))
+    give(db, ("a", 1, 0))
+    wait_for(lambda: first._pipeline.graph.runs_batch)
+    second = db.sql("SELECT k, v FROM s", name="second")
+    assert not in_one_pipeline(first, second)
+    wait_for(lambda: second.results().num_rows == 1)
+    is_over.set()
+    db.end("s")
+    assert first.await_end(20) and second.await_end(20)
 
 
 def test_queries_over_tables_and_arrivals_have_their_own(db: Database) -> None:

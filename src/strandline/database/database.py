@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 
 EngineName = Literal["spark", "local"]
+JOIN_SECONDS = 10.0  # for the end of a batch, until a query that may have a pipeline of its own gets one
 
 
 class Database:
@@ -248,7 +249,7 @@ class Database:
             try:
                 return self.join(query, *found)
             except QueryError as error:
-                if error.code != "pipeline-ended" or query.start is not None:
+                if error.code not in ("pipeline-ended", "pipeline-busy") or query.start is not None:
                     raise
         return self.start([query], self.checkpoint_of(query.name))[0]
 
@@ -291,11 +292,12 @@ class Database:
                 inputs = replace(inputs, appends=appends)
                 part = planner.plan_query(query.name, query.plan, inputs).physical
                 described = replace(_identify(query, sink, inputs), start=start)
-                add_query(pipeline, Addition(described, part, inputs.sharing_scope(query.name), sink))
+                patience = JOIN_SECONDS if start == "beginning" and query.start is None else None
+                add_query(pipeline, Addition(described, part, inputs.sharing_scope(query.name), sink), patience)
                 if not pipeline.is_temporary:
                     self.schemas.pin(stream.name for stream in part.streams)
         except Exception as error:
-            if getattr(error, "code", None) != "pipeline-ended":  # then it may get one of its own
+            if getattr(error, "code", None) not in ("pipeline-ended", "pipeline-busy"):  # it may get one of its own
                 log_failure("query not started", query.name, error)
             raise
         return self._keep(query, sink, pipeline)

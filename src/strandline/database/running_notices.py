@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from strandline.core.notices import Notice, NoticeLog
@@ -46,8 +47,10 @@ class RunningNotices:
         notices: list[Notice] = []
         for status in counters.streams:
             if not status.table:
-                notices += _late_rows(streams[status.stream], status)
-                notices += _rejected_rows(status, self._first_reason(status.stream))
+                stream, reason = streams[status.stream], self._first_reason(status.stream)
+                status = replace(status, stream=stream.declared_name)
+                notices += _late_rows(replace(stream, name=stream.declared_name), status)
+                notices += _rejected_rows(status, reason)
         notices += _times_apart(counters, pipeline, streams)
         notices += self._no_rows(counters)
         return notices

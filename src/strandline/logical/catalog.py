@@ -137,7 +137,7 @@ class BaseStream:
     brought. One with `table` is the input of a table: its rows are elements already, and it holds no query back.
 
     `reader_of` is the name of the stream that this one reads from its beginning, beside those that read it already; its
-    name is a mark in plans, and nobody declares it. It is empty for streams themselves.
+    name is a mark in plans, and no declaration has it. It is empty for streams themselves.
     """
 
     word: ClassVar[str] = "stream"

@@ -64,13 +64,20 @@ class LivingGraph:
         self._forget(batch)
 
     @contextmanager
-    def changing(self) -> Iterator[GraphVersion]:
-        """Change the graph between two batches."""
+    def changing(self, patience: float | None = None) -> Iterator[GraphVersion]:
+        """Change the graph between two batches. `patience` is how many seconds the batch that runs may take for that;
+        None for any time."""
         with self._counting:
             self._changing += 1
         try:
             with self._free:
-                self._free.wait_for(lambda: self._over or not self.runs_batch)
+                is_free = self._free.wait_for(lambda: self._over or not self.runs_batch, patience)
+                if not is_free:
+                    raise QueryError(
+                        "the pipeline that the query is added to is busy with a batch",
+                        code="pipeline-busy",
+                        hint="Start the query again when the batch is over, or stop what holds it up.",
+                    )
                 if self._over:
                     raise QueryError(
                         "the pipeline of the query has ended",

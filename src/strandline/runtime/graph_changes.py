@@ -8,12 +8,13 @@ Once its version is stored a query is accepted: a restart goes on with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.connectors.sinks import Sink
 from strandline.connectors.sources.base import open_source
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.logical.catalog import BaseStream
 from strandline.logical.udf import user_functions
 from strandline.planner.physical.living import extend, rename_streams
 from strandline.planner.physical.plan import Pipeline
@@ -36,11 +37,12 @@ class Addition:
     sink: Sink
 
 
-def add_query(pipeline: RunningPipeline, addition: Addition) -> None:
-    """Add a query. Of one that begins now, the result is over the rows after everything that its streams have brought;
-    one from the beginning reads again what others have read of them."""
+def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | None = None) -> None:
+    """Add a query, if the batch that runs ends within `patience` seconds. Of one that begins now, the result is over
+    the rows after everything that its streams have brought; one from the beginning reads again what others have read
+    of them."""
     graph, query = pipeline.graph, addition.query
-    with graph.changing() as version:
+    with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
         if query.start == "beginning":
             part, since, scope = read_again(running, addition.part), BEFORE_ALL, addition.scope
@@ -112,8 +114,9 @@ def change_after_batch(pipeline: RunningPipeline) -> None:
 
 def _take_over_level(pipeline: RunningPipeline) -> None:
     """Let queries that have caught up read the streams themselves."""
-    for query in pipeline.graph.version.queries:
-        if query.start != "beginning" or not _has_caught_up(pipeline, query.name):
+    readers = [stream for stream in pipeline.physical.streams if stream.reader_of]
+    for query in pipeline.graph.version.queries if readers else ():
+        if query.start != "beginning" or not _has_caught_up(pipeline, query.name, readers):
             continue
         with pipeline.graph.changing() as version:
             number, first = query.number, version.next_fragment
@@ -127,18 +130,18 @@ def _take_over_level(pipeline: RunningPipeline) -> None:
             pipeline.write_places()
 
 
-def _has_caught_up(pipeline: RunningPipeline, query: str) -> bool:
+def _has_caught_up(pipeline: RunningPipeline, query: str, readers: Sequence[BaseStream]) -> bool:
     """Whether a query may read the streams themselves: all of its readers are where the others are, and know the same
     of what they have read. Where streams may be idle they may not, since others may have gone on beyond a row."""
     planner, statuses = pipeline.planner, pipeline.metrics.statuses
     streams = pipeline.metrics.streams_of(query)
-    readers = [stream for stream in pipeline.physical.streams if stream.reader_of and stream.name in streams]
-    return bool(readers) and all(
+    own = [stream for stream in readers if stream.name in streams]
+    return bool(own) and all(
         planner is not None
         and planner.is_level(stream.name)
         and stream.idle_after_us is None
         and _has_read_the_same(statuses.get(stream.name), statuses.get(stream.reader_of))
-        for stream in readers
+        for stream in own
     )
 
 
@@ -151,6 +154,8 @@ def _has_read_the_same(one: SourceStatus | None, two: SourceStatus | None) -> bo
 
 def _drop_complete(pipeline: RunningPipeline) -> None:
     """Drop the queries that have their whole result; the last ones end with the pipeline."""
+    if not pipeline.writers or not any(status.ended for status in pipeline.metrics.statuses.values()):
+        return  # no sink takes results, or no stream has ended
     queries = pipeline.graph.version.queries
     complete = [query.name for query in queries if pipeline.is_complete(query.name)]
     if len(complete) == len(queries):

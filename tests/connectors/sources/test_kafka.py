@@ -88,6 +88,20 @@ def test_all_partitions_from_the_first_message_to_the_last(broker: Broker, datab
     assert query.metrics()["late"] == {"s": 0} and query.metrics()["batches"] > 3
 
 
+def test_a_query_that_is_added_reads_the_topic_again(broker: Broker, database: Database) -> None:
+    name = topic(broker, [1, 3, 5], [2, 4])
+    first = ask(database, broker, name, options="")
+    wait_for(lambda: first.metrics()["read"] == {"s": 5})
+    second = database.sql("SELECT k, ts FROM s WHERE ts > 1", name="second")
+    assert second._pipeline is first._pipeline
+    broker.send(name, 0, messages([7]))
+    broker.send(name, 1, messages([8]))
+    wait_for(lambda: first.metrics()["read"] == second.metrics()["read"] == {"s": 7})
+    wait_for(lambda: first.progress == second.progress == 7)
+    assert times(first) == [1, 2, 3, 4, 5, 7, 8] and times(second) == times(first)[1:]
+    assert {stream.reader_of for stream in second.pipeline.streams} == {"", "s"}  # it has a log of its own
+
+
 def test_a_row_is_late_against_its_own_partition(broker: Broker, database: Database) -> None:
     """One partition is far ahead of the other, and is read first and fastest."""
     name = topic(broker, [*range(10_000, 10_800), 10_100], [*range(50), 20, 51], [5])

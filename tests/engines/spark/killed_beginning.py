@@ -48,7 +48,8 @@ def arrange(moment: str) -> None:
 
 
 def await_version(pipeline: RunningPipeline, number: int) -> None:
-    while pipeline.graph.version.number < number:
+    """Wait for a version, and for a batch with it."""
+    while pipeline.graph.version.number < number or pipeline.last_batch < pipeline.graph.version.batch:
         assert pipeline.driver is not None and not pipeline.driver.await_end(0.02)
 
 

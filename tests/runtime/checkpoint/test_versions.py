@@ -108,6 +108,36 @@ def test_operators_keep_the_version_in_which_they_began() -> None:
     assert one.states_of(dict.fromkeys(one.since, "state"), 0) == dict.fromkeys(one.since, "state")
 
 
+def taken_over() -> tuple[GraphVersion, str, str]:
+    """A version that has taken a query over, with the id of an operator from then on, and the one before."""
+    one = GraphVersion.first(pipeline())
+    two = one.following(pipeline("SELECT k FROM b"), [GraphQuery("q", began=1)], 5)
+    (operator,) = [part for part in two.since if not part.startswith("source:")]
+    new = next(part for part in one.since if not part.startswith("source:"))
+    moved = two.following(one.pipeline, [GraphQuery("q", began=1)], 9, {new: operator})
+    return moved.following(moved.pipeline, moved.queries, 12), new, operator
+
+
+def test_states_are_found_by_the_ids_that_they_were_stored_under() -> None:
+    version, new, old = taken_over()
+    assert version.since[new] == 1  # it has gone on since then
+    assert version.states_of({old: "of the query", new: "of another one"}, 1) == {new: "of the query"}
+    assert version.states_of({old: "gone", new: "since it was taken over"}, 2) == {new: "since it was taken over"}
+    assert version.states_of({old: "before it began"}, 0) == {}
+
+
+def test_where_states_were_is_read_as_it_was_written(tmp_path: Path) -> None:
+    versions = GraphVersions(tmp_path)
+    version, new, _ = taken_over()
+    reference = versions.write(version, VersionReference())
+    assert versions.read(reference, Declared()) == version
+    gone = replace(version, moved={**version.moved, "another": (2, "one")})
+    reference = versions.write(gone, VersionReference())
+    with pytest.raises(CheckpointError, match=versions.path(version.number).name):
+        versions.read(reference, Declared())
+    assert new in version.moved
+
+
 def test_versions_that_no_batch_needs_are_removed(tmp_path: Path) -> None:
     graph = LivingGraph(GraphVersion.first(pipeline()), GraphVersions(tmp_path), VersionReference())
     graph.publish(graph.version)

@@ -70,7 +70,7 @@ class Source(ABC):
     traits: ClassVar[Traits]
     # True where one reader at a time may have it open, and gets what comes from then on: what came before is gone.
     is_live: ClassVar[bool] = False
-    # True if all of its log stays, and a position means the same to whoever reads from it: then readers share the log.
+    # True if all of its log stays, and a position has one meaning for all readers: then they share the log.
     shares_log: ClassVar[bool] = False
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:

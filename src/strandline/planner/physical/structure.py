@@ -87,6 +87,7 @@ class SharedFragments:
         self._runs = False  # whether it began with those of a pipeline that runs
         self._nodes = SharedNodes()
         self._fragments: dict[tuple[Any, ...], Fragment] = {}  # by what must be equal for one to do
+        self._further: list[Fragment] = []  # that run, and equal another one
         self._bodies: dict[str, list[Any]] = {}
 
     @staticmethod
@@ -99,12 +100,13 @@ class SharedFragments:
             for (node, _), operator_id in zip(operators_of(fragment.root), fragment.operators, strict=True):
                 shared._nodes.keep(operator_id, node)
             keys = fragment.route.keys if isinstance(fragment.route, physical.ExchangeTo) else ()
-            shared._fragments[_place(fragment, keys)] = fragment
+            if shared._fragments.setdefault(_place(fragment, keys), fragment) is not fragment:
+                shared._further.append(fragment)
         return shared
 
     @property
     def fragments(self) -> list[Fragment]:
-        return list(self._fragments.values())
+        return [*self._fragments.values(), *self._further]
 
     def add(self, part: Pipeline, given_scope: str) -> list[QueryPlan]:
         """Add the fragments of a pipeline; returns its queries, with the columns of the operators that they share."""
@@ -126,7 +128,7 @@ class SharedFragments:
                 place = _place(shared, keys)
                 sender = self._fragments.get(place)
                 port = route.port if sender is None else cast(physical.ExchangeTo, sender.route).port
-                ports[route.port] = physical.Input(port, schema(root))
+                ports[route.port] = physical.Input(port, schema(root if sender is None else sender.root))
                 shared = replace(shared, route=physical.ExchangeTo(port, route.stage, route.mode, keys))
             else:
                 place, sender = _place(shared, ()), None
@@ -145,10 +147,12 @@ class SharedFragments:
 
 
 def _place(fragment: Fragment, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    """What fragments that send once have in common; the root stands for all that is below it."""
-    route = fragment.route
-    how = (route.query,) if isinstance(route, physical.ResultOf) else (route.stage, route.mode, keys)
-    return fragment.everywhere, fragment.since, fragment.streams, id(fragment.root), type(route), *how
+    """What fragments that send once have in common; the id of the root stands for all that is below it."""
+    route, root, names = fragment.route, fragment.root, _ids(fragment.root)
+    positions = tuple(names.index(key) for key in keys)
+    how = (route.query,) if isinstance(route, physical.ResultOf) else (route.stage, route.mode, positions)
+    known = (root.name, *(column.name for column in root.columns)) if isinstance(root, physical.Input) else ()
+    return fragment.everywhere, fragment.since, fragment.streams, known or fragment.operators[-1], type(route), *how
 
 
 def _name_columns(query: QueryPlan, root: Node) -> QueryPlan:
