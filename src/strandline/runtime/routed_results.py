@@ -18,13 +18,14 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Schema
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.kernels.batch import Times
-from strandline.runtime.operators.shared_window_join import PairsOfUse, valid_in
+from strandline.runtime.operators.shared_window_join import PairsOfUse, mark_pairs, valid_in
 from strandline.runtime.result import INSTANT, result_schema, to_array, to_instants
 
 _LEFT: Final = "@left"
 _RIGHT: Final = "@right"
 _WORD: Final = "@word"
-_Use: TypeAlias = tuple[int, int, tuple[int, int], int, tuple[str, ...], tuple[str, ...]]
+_Span: TypeAlias = tuple[int, int]
+_Use: TypeAlias = tuple[int, int, tuple[int, int], int, _Span | None, tuple[str, ...], tuple[str, ...]]
 
 
 def bundle(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema]) -> Iterator[Message]:
@@ -46,7 +47,7 @@ def _bundle_join(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema
         schema = result_schema(named)
         fields.update({source: schema.field(number).type for number, source in enumerate(sources)})
         first, count = pairs.within.start, pairs.within.stop - pairs.within.start
-        use = first, count, pairs.bounds, pairs.bit, sources, tuple(schema.names)
+        use = first, count, pairs.bounds, pairs.bit, pairs.span, sources, tuple(schema.names)
         uses.setdefault(use, []).append(query)
     any_pairs = next(iter(results.values()))
     frame, routing = any_pairs.source.frame, any_pairs.source.routing
@@ -76,12 +77,13 @@ def unbundle(message: Message) -> Iterator[tuple[str, pa.Table]]:
     begin = to_instants(starts)
     words = arrays[_WORD].to_numpy() if _WORD in arrays else None
     ends = _Ends(left, right)
-    for queries, first, count, over, bit, sources, names in message.facts["uses"]:
-        end = ends.within(slice(first, first + count), *over)
+    for queries, first, count, over, bit, span, sources, names in message.facts["uses"]:
+        within = slice(first, first + count)
+        end = ends.within(within, *over)
         parts = [*(arrays[source].slice(first, count) for source in sources), begin.slice(first, count), end]
-        if bit:
-            assert words is not None, "selections have words"
-            kept = pa.array(np.flatnonzero(words[first : first + count] & bit))
+        if bit or span is not None:
+            own = None if words is None else words[within]
+            kept = pa.array(np.flatnonzero(mark_pairs(left[within], right[within], own, bit, span)))
             parts = [part.take(kept) for part in parts]
         if len(parts[-1]):
             table = pa.Table.from_arrays(parts, schema=_name(tuple(names), tuple(part.type for part in parts)))

@@ -16,7 +16,7 @@ import polars as pl
 from strandline.connectors.sources.base import REJECT_SCHEMA
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.identity_cache import cached_by_identity
-from strandline.core.temporal import Instant, show_instant
+from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
 from strandline.planner.physical.structure import goes_by, streams_below
@@ -50,12 +50,18 @@ from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
-from strandline.runtime.operators.shared_window_join import PairsOfUse, RouteOperator, SharedWindowJoinOperator
+from strandline.runtime.operators.shared_window_join import (
+    PairsOfUse,
+    RoutedBatch,
+    RouteOperator,
+    SharedWindowJoinOperator,
+)
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.operators.unnest import UnnestOperator
 from strandline.runtime.operators.window_bounds import WindowBoundsOperator
 from strandline.runtime.routed_results import bundle
+from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget, WorkReport
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
 
@@ -154,7 +160,7 @@ class Wiring(NamedTuple):
     """The operators of fragments in the order in which they step, each with where its inputs come from: a port, or the
     operator of that number. For each root, where its output comes from, and the numbers of its operators; the ports
     that are read; the sets of streams by which operators go, and for each operator the numbers of its own set and of
-    that of its inputs; and the routes, which are the same operators in every batch."""
+    that of its inputs; the routes, which are the same operators in every batch; and those of them that may wait."""
 
     steps: list[tuple[Node, list[physical.Input | int]]]
     outputs: list[physical.Input | int]
@@ -163,13 +169,16 @@ class Wiring(NamedTuple):
     sets: list[frozenset[str]]
     goes_by: list[tuple[int, int]]
     routes: dict[int, RouteOperator]
+    may_wait: frozenset[int]
 
 
 @cached_by_identity  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
-def _wire(*parts: Node | frozenset[str]) -> Wiring:
-    """The wiring of fragments: their roots, then the streams by which each goes."""
-    roots = [part for part in parts if not isinstance(part, frozenset)]
+def _wire(*parts: Node | frozenset[str] | physical.ResultOf | physical.ExchangeTo) -> Wiring:
+    """The wiring of fragments: their roots, then the streams by which each goes, then their targets, if they are
+    known."""
+    roots = [part for part in parts if isinstance(part, Node)]
     streams = [part for part in parts if isinstance(part, frozenset)]
+    targets = [part for part in parts if isinstance(part, physical.ResultOf | physical.ExchangeTo)]
     number_of = physical.numbers(*roots)
     own = goes_by(roots, streams)
 
@@ -185,7 +194,24 @@ def _wire(*parts: Node | frozenset[str]) -> Wiring:
     routes = {
         n: RouteOperator(node.use, node.outputs) for node, n in number_of.items() if isinstance(node, physical.Route)
     }
-    return Wiring(steps, [place(root) for root in roots], numbers, ports, sets, by_number, routes)
+    outputs = [place(root) for root in roots]
+    results = [isinstance(target, physical.ResultOf) for target in targets] or [False] * len(roots)
+    may_wait = _find_waiting(steps, outputs, results) & routes.keys()
+    return Wiring(steps, outputs, numbers, ports, sets, by_number, routes, may_wait)
+
+
+def _find_waiting(
+    steps: Sequence[tuple[Node, list[physical.Input | int]]],
+    outputs: Sequence[physical.Input | int],
+    are_results: Sequence[bool],
+) -> frozenset[int]:
+    """The operators whose output may be complete up to an instant before the watermark: it goes to results only, and
+    meets nothing else on the way there."""
+    must = {output for output, is_result in zip(outputs, are_results, strict=True) if not is_result}
+    for number, (_, inputs) in reversed(list(enumerate(steps))):
+        if len(inputs) > 1 or number in must:
+            must.update(inputs)
+    return frozenset(range(len(steps))) - {each for each in must if isinstance(each, int)}
 
 
 class OperatorError(Exception):
@@ -198,20 +224,30 @@ class OperatorError(Exception):
 
 class FragmentRunner:
     """The operators of fragments, wired as their trees: one that several of them have runs once. `watch` observes the
-    output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all."""
+    output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all.
+    `targets` are where their outputs go: without them, nothing waits."""
 
     def __init__(
         self,
         *roots: Node,
         streams: Sequence[frozenset[str]] = (),
+        targets: Sequence[physical.ResultOf | physical.ExchangeTo] = (),
         watch: Callable[[int, pl.DataFrame], None] | None = None,
     ) -> None:
         self._roots = roots
-        wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)))
-        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes = wiring
+        wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)), *targets)
+        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes, may_wait = wiring
         self._watch = watch
         self.operators = [routes.get(number) or operator_for(node) for number, (node, _) in enumerate(self._steps)]
         self._release_early()
+        self.joins = [operator for operator in self.operators if isinstance(operator, SharedWindowJoinOperator)]
+        for number, route in routes.items():
+            if number not in may_wait:
+                (source,) = self._steps[number][1]
+                join = self.operators[source] if isinstance(source, int) else None
+                assert isinstance(join, SharedWindowJoinOperator), "a route follows a shared window join"
+                join.in_time |= {route.bounds}
+        self.reaches: dict[int, Instant] = {}  # of operators whose output is not complete up to the watermark
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
@@ -233,7 +269,8 @@ class FragmentRunner:
         """The output of each fragment up to the watermark, which may be one by streams; inputs by port. What is over
         does not run again."""
         reached_by = [watermark(streams) if callable(watermark) else watermark for streams in self._sets]
-        if all(reached.was_over for reached in reached_by):
+        goes_on = any(join.has_work for join in self.joins)
+        if all(reached.was_over for reached in reached_by) and not goes_on:
             return [Batch.empty(physical.schema(root)) for root in self._roots]
         done: list[Batch] = []
 
@@ -247,6 +284,8 @@ class FragmentRunner:
         for number, (node, sources) in enumerate(self._steps):
             own, below = self._goes_by[number]
             reached = reached_by[own]
+            if goes_on or self.reaches:
+                reached = self._held_back(number, reached, done)
             if reached.was_over:
                 done.append(Batch.empty(physical.schema(node)))
                 continue
@@ -256,6 +295,8 @@ class FragmentRunner:
                 done.append(self.operators[number].step([input_of(source) for source in sources], reached))
             except QueryError as error:
                 raise OperatorError(number, error) from error
+            if self.joins:
+                self._note_reach(number, done)
             self.passed[number] += len(done[number])
             if not self.operators[number].is_timed and self._watch is None:
                 continue
@@ -266,6 +307,40 @@ class FragmentRunner:
                 self._watch(number, done[number].frame)
                 before = cpu_seconds()
         return [input_of(output) for output in self._outputs]
+
+    def _held_back(self, number: int, reached: Watermark, done: Sequence[Batch]) -> Watermark:
+        """The watermark of an operator that has put off work, or reads from one that has."""
+        operator, (_, inputs) = self.operators[number], self._steps[number]
+        if isinstance(operator, SharedWindowJoinOperator):
+            return replace(reached, was_over=reached.was_over and not operator.has_work)
+        if isinstance(operator, RouteOperator):
+            return replace(reached, was_over=reached.was_over and self._span_of(number, done) is None)
+        held = [self.reaches[source] for source in inputs if isinstance(source, int) and source in self.reaches]
+        return replace(reached, time=min(reached.time, *held), was_over=False) if held else reached
+
+    def _note_reach(self, number: int, done: Sequence[Batch]) -> None:
+        """Note up to when the output of an operator is complete, if work is put off below it, or was until now."""
+        if isinstance(self.operators[number], RouteOperator):
+            if (span := self._span_of(number, done)) is not None:
+                self.reaches[number] = span[1]
+            return
+        inputs = self._steps[number][1]
+        held = [self.reaches[source] for source in inputs if isinstance(source, int) and source in self.reaches]
+        if held:
+            self.reaches[number] = min(held)
+
+    def _span_of(self, number: int, done: Sequence[Batch]) -> tuple[Instant, Instant] | None:
+        """The span of the pairs that a route takes in this step; None if it takes all there are."""
+        route, (source,) = self.operators[number], self._steps[number][1]
+        assert isinstance(route, RouteOperator) and isinstance(source, int), "a route follows a shared window join"
+        routed = done[source]
+        spans = routed.routing.spans if isinstance(routed, RoutedBatch) else None
+        return None if spans is None else spans[route.bounds]
+
+    def reach_of(self, root: int) -> Instant:
+        """Up to when the output of a fragment is complete, if that is before the watermark."""
+        output = self._outputs[root]
+        return self.reaches.get(output, FOREVER) if isinstance(output, int) else FOREVER
 
     def readers(self, number: int, fragments: Sequence[Fragment]) -> frozenset[str]:
         """The queries whose results need the operator with a number."""
@@ -351,12 +426,15 @@ class StageOutput:
     profiler: EdgeProfiler = field(default_factory=EdgeProfiler)
     failed: frozenset[str] = frozenset()
     version: Mapping[str, Any] | None = None  # the version of the graph, for the tasks of the later stages
+    budget: WorkBudget = UNLIMITED  # for the tasks of the later stages, too
+    work: WorkReport = field(default_factory=WorkReport)
 
     def runner(self, *fragments: Fragment) -> FragmentRunner:
         """The operators of fragments, with the profiler on their edges if there is something to measure."""
         roots, streams = [f.root for f in fragments], tuple(f.streams for f in fragments)
+        targets = [f.route for f in fragments]
         if not self.profiler.requested_metrics:
-            return FragmentRunner(*roots, streams=streams)
+            return FragmentRunner(*roots, streams=streams, targets=targets)
         steps: dict[int, list[str]] = {}
         for fragment, numbers in zip(fragments, _wire(*roots, *streams).numbers, strict=True):
             for own, number in enumerate(numbers):
@@ -366,7 +444,7 @@ class StageOutput:
             for step in steps[number]:
                 self.profiler.record(step, frame)
 
-        return FragmentRunner(*roots, streams=streams, watch=watch)
+        return FragmentRunner(*roots, streams=streams, targets=targets, watch=watch)
 
     def count(self, fragments: Sequence[Fragment], runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of fragments; stage 0 has no state. The state and the time of an operator that several of
@@ -422,6 +500,8 @@ class StageOutput:
         self.results = {}
         facts = {fragment: counts.to_json() for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
+        if self.work != WorkReport():
+            self.for_driver.append(Message("work", "", DRIVER, facts=self.work.to_json()))
         if self.profiler.edges:
             edges = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
             self.for_driver.append(Message("measured", "", DRIVER, facts=edges))
@@ -471,6 +551,7 @@ def run_stage(
     statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     out.announced = frozenset(query for status in statuses.values() for query in status.announced)
+    budget = next((WorkBudget.from_json(m.facts) for m in messages_in if m.kind == "budget"), UNLIMITED)
     reporting = _reporting_fragments(pipeline)
     last_stage = pipeline.stages if last_stage is None else last_stage
     after: States = {}
@@ -482,10 +563,11 @@ def run_stage(
         def reached(
             streams: frozenset[str], since: Instant = group[0].since, announces: bool = is_announced
         ) -> Watermark:
-            return replace(watermark_of(statuses, streams, since), announces=announces)
+            return replace(watermark_of(statuses, streams, since), announces=announces, budget=budget)
 
         fragments, runner, results = _run(group, messages_in, states, reached, out, pipeline)
         ids = _operator_ids(fragments, runner)
+        _note_work(out.work, fragments, runner)
         for fragment, result in zip(fragments, results, strict=True):
             out.route(fragment.route, result)
         for stream, rows in runner.unmatched().items():
@@ -497,9 +579,20 @@ def run_stage(
     for message in messages_in:
         if message.stage == DRIVER:
             out.for_driver.append(message)
-        elif message.stage > stage or (message.kind in ("watermark", "version") and stage < last_stage):
+        elif message.stage > stage or (message.kind in ("watermark", "version", "budget") and stage < last_stage):
             out.send(shard, message)
     return after
+
+
+def _note_work(work: WorkReport, fragments: Sequence[Fragment], runner: FragmentRunner) -> None:
+    """Note what shared window joins have done and put off, and up to when the results are complete that wait for it."""
+    for join in runner.joins:
+        work.spent += join.spent
+        work.left += sum(chunk.rows for chunk in join.waiting.segments)
+    if any(join.has_work for join in runner.joins):
+        for number, fragment in enumerate(fragments):
+            if isinstance(fragment.route, physical.ResultOf) and (reach := runner.reach_of(number)) < FOREVER:
+                work.reaches[fragment.route.query] = reach
 
 
 def _run(
