@@ -54,6 +54,7 @@ from strandline.runtime.graph import LivingGraph
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.offsets import OffsetPlanner
 from strandline.runtime.outputs import OutputDirectories, OutputFiles
+from strandline.runtime.response_times import ResponseClock
 from strandline.runtime.result import cut_open, result_schema
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
 from strandline.runtime.results import PipelineResults
@@ -158,6 +159,7 @@ class RunningPipeline:
         self.shedding_controller = shedding_controller
         self.batch_rows = batch_rows  # about how many rows of a stream a batch takes
         self.budgets = BudgetPlanner()  # how much work of shared window joins a batch does
+        self.responses = ResponseClock()
         self.subscriptions = Subscriptions()
         self.metrics = PipelineMetrics(physical)
         self._resume()
@@ -314,7 +316,7 @@ class RunningPipeline:
         writer, number = self.writers.pop(query), self.graph.version.query(query).number
         left = RunningPipeline(self.physical, writers={query: writer}, statistics_store=self.statistics_store)
         left.chain, left.metrics, left.inputs = self.chain, self.metrics.snapshot(), self.inputs
-        left.results = self.results.split_off(query, left.metrics)
+        left.results, left.responses = self.results.split_off(query, left.metrics), self.responses
         left._announced, left._appended = self._announced, self._appended & {query}
         left.driver, left._is_whole = EndedDriver(failure), is_whole
         self.left[number] = left
@@ -378,7 +380,9 @@ class RunningPipeline:
             report = self._commit(batch, messages, began)
         finally:
             self._committing = None
-        self.budgets.observe(report.work, time.monotonic() - began)
+        ended = time.monotonic()
+        self.budgets.observe(report.work, ended - began)
+        self.responses.add(report, self.metrics, began, ended)
         self.graph.end_batch(batch)
         return report
 

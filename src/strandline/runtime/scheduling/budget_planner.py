@@ -26,6 +26,7 @@ class BatchTimes:
     seconds: float = 0.0
     squares: float = 0.0
     products: float = 0.0
+    slope: float | None = None  # seconds of a unit, when batches differed last
 
     def add(self, units: float, seconds: float) -> None:
         self.count = self.count * DECAY + 1
@@ -33,6 +34,9 @@ class BatchTimes:
         self.seconds = self.seconds * DECAY + seconds
         self.squares = self.squares * DECAY + units * units
         self.products = self.products * DECAY + units * seconds
+        spread = self.count * self.squares - self.units**2
+        if spread > 0.1 * self.units**2:
+            self.slope = (self.count * self.products - self.units * self.seconds) / spread
 
     @property
     def per_unit(self) -> float:
@@ -40,11 +44,7 @@ class BatchTimes:
         if not self.units:
             return UNIT_SECONDS
         ratio = self.seconds / self.units
-        spread = self.count * self.squares - self.units**2
-        if spread <= 0.1 * self.units**2:
-            return ratio
-        slope = (self.count * self.products - self.units * self.seconds) / spread
-        return min(max(slope, ratio / 10), ratio)
+        return ratio if self.slope is None else min(max(self.slope, ratio / 100), ratio)
 
     @property
     def fixed(self) -> float:
