@@ -19,13 +19,12 @@ from support import MemorySource, arrange, bind
 
 def test_quantiles() -> None:
     times = ResponseTimes()
-    assert times.show() is None
+    assert set(times.to_metrics().values()) == {None}
     times.add(0.010, 98)
     times.add(1.0, 2)
-    shown = times.show()
-    assert shown is not None
-    assert shown["p50"] == pytest.approx(0.010, rel=0.05)
-    assert shown["p99"] == shown["max"] == 1.0
+    shown = times.to_metrics()
+    assert shown["response_p50"] == pytest.approx(0.010, rel=0.05)
+    assert shown["response_p99"] == shown["response_max"] == 1.0
     times.add(1e9, 1)
     assert times.quantile(1.0) > 1000
 

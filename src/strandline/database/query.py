@@ -315,6 +315,10 @@ class Query:
         percentile and the longest of the times from the decision on a batch to the delivery of what it made possible,
         in this run; None without results. `work_left` is how many rows of the joins that queries share wait until a
         later batch has time for them.
+        `response_p50`, `response_p99` and `response_max`
+        are seconds from the decision on a batch to the delivery of the results that it made possible, in this run: the
+        median, the 99th percentile and the longest; None without results. `work_left` is how many rows of the joins
+        that queries share wait until a later batch has time for them.
         """
         counted, driver = self._running.metrics, self._running.driver
         statuses = counted.declared(self.name, counted.statuses_for(self.name))
@@ -335,7 +339,7 @@ class Query:
             "state_bytes": counted.state_bytes,
             "cpu_seconds": counted.cpu_seconds,
             "batches": counted.batches,
-            "response_seconds": self._running.responses.of(self.name).show(),
+            **self._running.responses.of(self.name).to_metrics(),
             "work_left": counted.work_left,
             "forgotten": buffer.evicted if buffer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,

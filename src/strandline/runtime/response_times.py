@@ -40,11 +40,15 @@ class ResponseTimes:
         place = int(np.searchsorted(np.cumsum(self.counts), share * self.counts.sum()))
         return min(float(_SHORTEST * 2 ** ((place + 1) / _PER_DOUBLING)), self.longest)
 
-    def show(self) -> dict[str, float] | None:
+    def to_metrics(self) -> dict[str, float | None]:
         """The median, the 99th percentile and the longest; None without results."""
         if not self.counts.any():
-            return None
-        return {"p50": self.quantile(0.5), "p99": self.quantile(0.99), "max": self.longest}
+            return dict.fromkeys(("response_p50", "response_p99", "response_max"))
+        return {
+            "response_p50": self.quantile(0.5),
+            "response_p99": self.quantile(0.99),
+            "response_max": self.longest,
+        }
 
 
 class ResponseClock:

@@ -261,8 +261,7 @@ class SharedWindowJoinOperator(HashJoinOperator):
         pairs = list(self._meet(chunk, touched, mine_is_left=side == 0))
         self._range = None
         self.spent += len(touched) * (TASK + chunk.rows * PROBE) + sum(part.height for part in pairs) * RESULT
-        if pairs:
-            self.found.add(stack(pairs))
+        self.found.add(pairs)
         self.waiting.record(task, until)
 
     # ---- pairs -------------------------------------------------------------------------------------------------------

@@ -19,11 +19,12 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.runtime.kernels.batch import FROM, gather, keep, times
+from strandline.planner.compaction import merge_window
+from strandline.runtime.kernels.batch import FROM, gather, keep, stack, times
 from strandline.runtime.kernels.hashing import Hashes
 from strandline.runtime.scheduling.bands import Bands
 from strandline.runtime.scheduling.policies import POLICIES, BandTasks, next_task
-from strandline.runtime.state.segments import HASH, Segment
+from strandline.runtime.state.segments import HASH, Segment, merge_limit
 
 Bounds: TypeAlias = tuple[int, int]  # of the windows of a use over the left and over the right
 Reaches: TypeAlias = dict[Bounds, Instant]
@@ -42,65 +43,86 @@ class WaitingChunks:
     over the other side."""
 
     def __init__(self, bands: tuple[Bands, Bands], needed: Mapping[Bounds, tuple[int, int]]) -> None:
-        self.segments: list[Segment] = []
         self._bands, self._needed = bands, needed
         self._windows = [side.windows.tolist() for side in bands]
+        self._segments: list[Segment] = []
+        self._done: list[int] = []  # how many bands each has done
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The chunks in order."""
+        return self._segments
+
+    @segments.setter
+    def segments(self, segments: Sequence[Segment]) -> None:
+        self._segments = list(segments)
+        self._done = list(map(self._count_done, segments))
 
     def add(self, sides: Sequence[pl.DataFrame], rows: int) -> None:
         """Add the new rows of both sides, all of them later than those before, so many in a chunk."""
         parts = [(part, side) for side, frame in enumerate(sides) for part in _cut(frame, rows)]
         first = [int(times(part, FROM).min()) for part, _ in parts]
-        number = max([segment.facts["number"] for segment in self.segments], default=-1)
+        number = max([segment.facts["number"] for segment in self._segments], default=-1)
         for place in sorted(range(len(parts)), key=lambda n: (first[n], parts[n][1])):
             number += 1
             facts = {"side": parts[place][1], "number": number, "first": first[place], "met": FOREVER}
-            self.segments.append(Segment.of(parts[place][0], **facts))
+            self._segments.append(Segment.of(parts[place][0], **facts))
+            self._done.append(0)
 
-    def done(self, chunk: Segment) -> int:
-        """How many bands a chunk has done."""
+    def _count_done(self, chunk: Segment) -> int:
         met, windows = chunk.facts["met"], self._windows[chunk.facts["side"]]
         return sum(met <= _border(chunk.facts["first"], window) for window in windows)
 
     def next(self, policy: str, most: tuple[int, int] | None = None) -> Task | None:
         """The task that is next by a policy; with `most` only of those below so many bands, by side."""
-        done = [self.done(chunk) for chunk in self.segments]
-        sides = [chunk.facts["side"] for chunk in self.segments]
         limits = [len(side) for side in self._bands] if most is None else most
-        places = [n for n, side in enumerate(sides) if done[n] < limits[side]]
-        if not places:
+        first: dict[tuple[int, int], int] = {}  # the oldest chunk by side and band: within a band it is next
+        for place, (chunk, done) in enumerate(zip(self._segments, self._done, strict=True)):
+            side = chunk.facts["side"]
+            if done < limits[side]:
+                first.setdefault((side, done), place)
+        if not first:
             return None
-        # By side, since each has bands of its own; then in one list.
-        ordered = sorted(places, key=sides.__getitem__)
+        ordered = sorted(first)
         tasks = [
             BandTasks.of(
-                np.array([self.segments[n].facts["number"] for n in ordered if sides[n] == side], np.int64),
-                np.array([done[n] for n in ordered if sides[n] == side], np.int64),
+                np.array([self._segments[first[key]].facts["number"] for key in ordered if key[0] == side], np.int64),
+                np.array([done for own, done in ordered if own == side], np.int64),
                 bands,
             )
             for side, bands in enumerate(self._bands)
         ]
         columns = (np.concatenate(column) for column in zip(*tasks, strict=True))
-        place = ordered[next_task(POLICIES[policy], BandTasks(*columns))]
-        chunk = self.segments[place]
-        return Task(place, chunk, _border(chunk.facts["first"], self._windows[sides[place]][done[place]]))
+        side, done = ordered[next_task(POLICIES[policy], BandTasks(*columns))]
+        place = first[side, done]
+        chunk = self._segments[place]
+        return Task(place, chunk, _border(chunk.facts["first"], self._windows[side][done]))
 
     def record(self, task: Task, met: Instant) -> None:
         """Note how far back the chunk of a task has met the other side."""
-        self.segments[task.place] = task.chunk.with_facts(met=met)
+        chunk = self._segments[task.place] = task.chunk.with_facts(met=met)
+        self._done[task.place] = self._count_done(chunk)
 
     def forget_done(self) -> None:
         """Drop the chunks that have done all bands."""
-        self.segments = [chunk for chunk in self.segments if self.done(chunk) < len(self._bands[chunk.facts["side"]])]
+        self.segments = [
+            chunk
+            for chunk, done in zip(self._segments, self._done, strict=True)
+            if done < len(self._bands[chunk.facts["side"]])
+        ]
 
     def oldest(self, side: int) -> Instant:
         """The earliest time of a row of a side that waits."""
-        return min([chunk.facts["first"] for chunk in self.segments if chunk.facts["side"] == side], default=FOREVER)
+        return min([chunk.facts["first"] for chunk in self._segments if chunk.facts["side"] == side], default=FOREVER)
 
     def reaches(self, watermark: Instant) -> Reaches:
         """Up to when each use is complete: before the oldest chunk that has not done its window."""
-        left = [(chunk.facts["side"], chunk.facts["first"], self.done(chunk)) for chunk in self.segments]
+        first: dict[tuple[int, int], Instant] = {}  # by side and bands that were done
+        for chunk, done in zip(self._segments, self._done, strict=True):
+            key = chunk.facts["side"], done
+            first[key] = min(first.get(key, FOREVER), chunk.facts["first"])
         return {
-            of_use: min([watermark, *(first for side, first, done in left if done < needed[side])])
+            of_use: min([watermark, *(time for (side, done), time in first.items() if done < needed[side])])
             for of_use, needed in self._needed.items()
         }
 
@@ -118,12 +140,11 @@ class WaitingPairs:
 
     def __init__(self) -> None:
         self.segments: list[Segment] = []
+        self._new: list[pl.DataFrame] = []
 
-    def add(self, pairs: pl.DataFrame) -> None:
+    def add(self, pairs: Iterable[pl.DataFrame]) -> None:
         """Add pairs with the times of their left rows and of their right rows in place of intervals."""
-        if pairs.height:
-            start = pair_starts(pairs)
-            self.segments.append(Segment.of(pairs, first=int(start.min()), last=int(start.max())))
+        self._new += pairs
 
     def take(self, before: Reaches, after: Reaches, routes: PairRoutes) -> list[pl.DataFrame]:
         """The pairs that some use takes when reaches go on; those that no use needs any more are dropped."""
@@ -131,8 +152,9 @@ class WaitingPairs:
         kept: list[Segment] = []
         moved = [(begin, after[of_use]) for of_use, begin in before.items() if begin < after[of_use]]
         by_code = _ByCode.of(before, after, routes)
-        for segment in self.segments:
-            if not any(begin <= segment.facts["last"] and end > segment.facts["first"] for begin, end in moved):
+        for segment in [*self.segments, *([_pairs_segment(stack(self._new))] if self._new else ())]:
+            is_moved = any(begin <= segment.facts["last"] and end > segment.facts["first"] for begin, end in moved)
+            if not is_moved:
                 kept.append(segment)
                 continue
             due, left = by_code.marks(segment.frame, routes)
@@ -141,10 +163,17 @@ class WaitingPairs:
             if 2 * np.count_nonzero(left) > segment.rows:
                 kept.append(segment)
             elif left.any():
-                start = pair_starts(rest := keep(segment.frame, left))
-                kept.append(Segment.of(rest, first=int(start.min()), last=int(start.max())))
-        self.segments = kept
+                kept.append(_pairs_segment(keep(segment.frame, left)))
+        self.segments, self._new = kept, []
+        largest = merge_limit(kept)
+        while (window := merge_window([segment.rows for segment in self.segments], largest)) is not None:
+            self.segments[window] = [_pairs_segment(stack([segment.frame for segment in self.segments[window]]))]
         return taken
+
+
+def _pairs_segment(pairs: pl.DataFrame) -> Segment:
+    start = pair_starts(pairs)
+    return Segment.of(pairs, first=int(start.min()), last=int(start.max()))
 
 
 class PairRoutes:
