@@ -245,5 +245,9 @@ def report_burst(figures: Figures, console: Console) -> None:
         for policy, f in figures["policies"].items()
     ]
     print_table(
-        console, "", ("policy", "CPU s", "batches", "longest batch s", "waits, of state"), facts, left=("policy",)
+        console,
+        "what it took",
+        ("policy", "CPU s", "batches", "longest batch s", "waits, of state"),
+        facts,
+        left=("policy",),
     )
