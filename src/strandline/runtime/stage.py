@@ -49,13 +49,9 @@ from strandline.runtime.operators.over_range import OverRangeOperator
 from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
+from strandline.runtime.operators.routed_pairs import PairsOfUse, RoutedBatch, RouteOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
-from strandline.runtime.operators.shared_window_join import (
-    PairsOfUse,
-    RoutedBatch,
-    RouteOperator,
-    SharedWindowJoinOperator,
-)
+from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.operators.unnest import UnnestOperator

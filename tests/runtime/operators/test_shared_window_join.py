@@ -15,7 +15,7 @@ from strandline.runtime.kernels.batch import Batch
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.shared_window_join import RouteOperator
+from strandline.runtime.operators.routed_pairs import RouteOperator
 from strandline.runtime.operators.stateless import TimeWindowOperator
 from strandline.runtime.state.segments import State
 from support import Elements, Slicing, batch, drive, examples, slicings
@@ -174,5 +174,5 @@ def test_pairs_of_a_use_are_one_slice(step: int) -> None:
     rights = [element for time in range(40) for element in one(time)]
     out = join.make().step([batch(LEFT, lefts), batch(RIGHT, rights)], Watermark(40))
     for use in join.uses:
-        within = out.routing.slices[use.left[0] or 0, use.right[0] or 0]
+        (within,) = out.routing.parts[use.left[0] or 0, use.right[0] or 0]
         assert within.stop - within.start == len(join.pairs(use, lefts, rights))

@@ -15,7 +15,8 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.planner.physical.plan import WindowUse
 from strandline.planner.physical.window_uses import bounds
 from strandline.runtime.operators.base import Watermark
-from strandline.runtime.operators.shared_window_join import RouteOperator, SharedWindowJoinOperator
+from strandline.runtime.operators.routed_pairs import RouteOperator
+from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
 from strandline.runtime.operators.waiting_work import time_span
 from strandline.runtime.scheduling.budget import WorkBudget
 from strandline.runtime.scheduling.policies import POLICIES

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
-from strandline.core.types import Column, Schema
+from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.compaction import StateStructure
 from strandline.planner.physical.plan import WindowUse
@@ -24,17 +24,15 @@ from strandline.runtime.kernels.batch import (
     Mask,
     Times,
     gather,
-    keep,
     stack,
     times,
     with_series,
     without,
 )
-from strandline.runtime.kernels.intervals import intersect, window
-from strandline.runtime.operators.base import Operator, Watermark
+from strandline.runtime.operators.base import Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
+from strandline.runtime.operators.routed_pairs import Bounds, Groups, RoutedBatch, Routing, Span, later
 from strandline.runtime.operators.waiting_work import (
-    Bounds,
     PairRoutes,
     Reaches,
     Task,
@@ -49,40 +47,6 @@ from strandline.runtime.state.segments import HASH, Segment, State, column, hash
 _WAITING: Final = "chunks"  # in a saved state
 _FOUND: Final = "pairs"
 _REACH: Final = "reach"
-
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """Pairs in the order of their bands: the times of both rows, the word of each pair if there are selections, and
-    for each pair of bounds the slice of the pairs within them.
-
-        band    … R2   R1   R0 | L0   L1   L2 …      R: the right row is the later one, L: the left one, or both
-        bounds         [-------|--------)            of a use with the windows R1 over the left and L1 over the right
-
-    Where work is put off, each use has the pairs of its slice that start within its span, and has all that start before
-    the end of it; None if they are all pairs of the slice.
-    """
-
-    left_times: Times
-    right_times: Times
-    words: Index | None
-    slices: dict[tuple[int, int], slice]
-    classes: dict[tuple[str, str], int]
-    spans: dict[tuple[int, int], tuple[Instant, Instant]] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedBatch(Batch):
-    """All pairs of a shared window join, each as long as it is valid in the largest windows, with their routing."""
-
-    routing: Routing
-
-
-def _after(time: Times, distance: int) -> Times:
-    """Times so much later; never after the end of time."""
-    if distance == FOREVER:
-        return np.full(len(time), FOREVER)
-    return np.where(time > FOREVER - distance, FOREVER, time + distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +68,14 @@ class KeptRows:
     def until(self, frame: pl.DataFrame) -> pl.Series:
         """When each of some rows leaves."""
         time = times(frame, FROM)
-        until = _after(time, self.largest)
+        until = later(time, self.largest)
         if self.word is not None and len(self.extents) > 1:
             word: Index = frame.get_column(self.word).to_numpy()
             needed = np.zeros(len(time), np.bool_)
             for extent, bits in sorted(self.extents.items(), reverse=True)[:-1]:
                 needed |= (word & bits) != 0
                 shorter = max(other for other in self.extents if other < extent)
-                until = np.where(needed, until, _after(time, shorter))
+                until = np.where(needed, until, later(time, shorter))
         return pl.Series(UNTIL, until)
 
 
@@ -296,22 +260,25 @@ class SharedWindowJoinOperator(HashJoinOperator):
             else:
                 yield with_series(pairs, pairs.get_column(UNTIL).alias(FROM), pairs.get_column(FROM).alias(UNTIL))
 
-    def _routed(self, pairs: pl.DataFrame, spans: dict[Bounds, tuple[Instant, Instant]] | None = None) -> RoutedBatch:
-        """Pairs that have times in place of intervals, in the order of bands."""
+    def _routed(self, pairs: pl.DataFrame, spans: dict[Bounds, Span] | None = None) -> RoutedBatch:
+        """Pairs that have times in place of intervals, by band; with `spans` those of a band in groups that
+        the same uses take."""
         left, right = pairs.get_column(FROM).to_numpy(), pairs.get_column(UNTIL).to_numpy()
         routes = self.layout.routes
-        code = routes.codes_of(pairs).astype(np.uint16)
-        ends = np.cumsum(np.bincount(code, minlength=routes.codes)).tolist()
-        if routes.codes > 2:
-            order = np.argsort(code, kind="stable")
+        place, groups = routes.codes_of(pairs), Groups(spans)
+        if spans is not None:
+            place = place * len(groups) + groups.of(np.maximum(left, right))
+        count = routes.codes * len(groups)
+        place = place.astype(np.uint16 if count < 2**16 else np.uint32)
+        ends = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=count))))
+        if count > 2:
+            order = np.argsort(place, kind="stable")
             pairs, left, right = gather(pairs, order), left[order], right[order]
-        slices: dict[tuple[int, int], slice] = {}
-        for of_use, (first, last) in routes.places.items():
-            slices[of_use] = slice(ends[first - 1] if first else 0, ends[last])
+        parts = {of_use: groups.parts(of_use, *codes, ends) for of_use, codes in routes.places.items()}
         words = [pairs.get_column(word).to_numpy() for word in self.words]
         word = None if not words else words[0] if len(words) == 1 else words[0] & words[1]
-        routing = Routing(left, right, word, slices, self.layout.classes, spans)
-        until = np.minimum(_after(left, self.kept[0].largest), _after(right, self.kept[1].largest))
+        routing = Routing(left, right, word, parts, self.layout.classes, spans)
+        until = np.minimum(later(left, self.kept[0].largest), later(right, self.kept[1].largest))
         frame = with_series(pairs, pl.Series(FROM, np.maximum(left, right)), pl.Series(UNTIL, until))
         return RoutedBatch(frame, routing)
 
@@ -342,126 +309,3 @@ class SharedWindowJoinOperator(HashJoinOperator):
         """How long rows are kept, by side and bits."""
         sides = zip(("left", "right"), self.kept, strict=True)
         return {f"{name} {bits}": extent for name, side in sides for extent, bits in side.extents.items()}
-
-
-class RouteOperator(Operator):
-    """The pairs of one use of a shared window join.
-
-    Law    snapshot(out, t) = snapshot(left window, t) ⋈ snapshot(right window, t), over the rows of the selections
-    Emits  pairs that may start after the slice if a window slides: a reorder buffer follows
-    """
-
-    is_timed = False
-
-    def __init__(self, use: WindowUse, outputs: Sequence[tuple[Column, ColumnRef]]) -> None:
-        self.use = use
-        self.outputs = tuple((column.id, source.id) for column, source in outputs)
-        self.bounds = bounds(use)
-        self.slides = use.left[1] > 1 or use.right[1] > 1
-
-    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        (batch,) = inputs
-        assert isinstance(batch, RoutedBatch), "a route follows a shared window join"
-        pairs = PairsOfUse(batch, self.use, self.bounds, self.outputs)
-        if not self.slides:
-            return pairs
-        left_times, right_times = (
-            times[pairs.within] for times in (batch.routing.left_times, batch.routing.right_times)
-        )
-        within_left, within_right = window(left_times, *self.use.left), window(right_times, *self.use.right)
-        start, end, meet = intersect(*within_left, *within_right)
-        if pairs.marked is not None:
-            start, end, meet = start[pairs.marked], end[pairs.marked], meet[pairs.marked]
-        return pairs.with_times(start, end).keep(meet)
-
-
-def valid_in(left_times: Times, right_times: Times, over_left: int, over_right: int) -> tuple[Times, Times]:
-    """When pairs are valid in windows that do not slide: from the later row on, until one of both has left."""
-    ends = _after(left_times, over_left), _after(right_times, over_right)
-    return np.maximum(left_times, right_times), np.minimum(*ends)
-
-
-def mark_pairs(
-    left_times: Times, right_times: Times, words: Index | None, bit: int, span: tuple[Instant, Instant] | None
-) -> Mask:
-    """Which pairs have a bit in their words, and begin within a span."""
-    marked: Mask = np.ones(len(left_times), np.bool_)
-    if bit:
-        assert words is not None, "there is a bit"
-        marked &= (words & bit) != 0
-    if span is not None:
-        start = np.maximum(left_times, right_times)
-        marked &= (start >= span[0]) & (start < span[1])
-    return marked
-
-
-class PairsOfUse(Batch):
-    """The pairs of one use: parts of columns that all uses have in common. Only where an operator reads them they are
-    made a frame; results are cut out of the common columns by the driver."""
-
-    __slots__ = ("_frame", "_marked", "bit", "bounds", "outputs", "source", "within")
-
-    source: RoutedBatch
-    within: slice
-    bounds: tuple[int, int]
-    outputs: tuple[tuple[str, str], ...]
-    bit: int
-    _frame: pl.DataFrame | None
-    _marked: Mask | None
-
-    def __init__(
-        self, source: RoutedBatch, use: WindowUse, bounds: tuple[int, int], outputs: tuple[tuple[str, str], ...]
-    ) -> None:
-        routing = source.routing
-        fields = {
-            "source": source,
-            "within": routing.slices[bounds],
-            "bounds": bounds,
-            "outputs": outputs,
-            "bit": 0 if routing.words is None else 1 << routing.classes[use.selections],
-            "_frame": None,
-            "_marked": None,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def span(self) -> tuple[Instant, Instant] | None:
-        """When the pairs begin, if that is not all of the slice."""
-        spans = self.source.routing.spans
-        return None if spans is None else spans[self.bounds]
-
-    @property
-    def marked(self) -> Mask | None:
-        """Which pairs of the slice are those of the selection and of the span; None if all are."""
-        if self._marked is None and (self.bit or self.span is not None):
-            routing = self.source.routing
-            marked = mark_pairs(
-                routing.left_times[self.within],
-                routing.right_times[self.within],
-                None if routing.words is None else routing.words[self.within],
-                self.bit,
-                self.span,
-            )
-            object.__setattr__(self, "_marked", marked)
-        return self._marked
-
-    def __len__(self) -> int:
-        marked = self.marked
-        return self.within.stop - self.within.start if marked is None else int(np.count_nonzero(marked))
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        frame = self._frame
-        if frame is None:
-            frame = self._make_frame()
-            object.__setattr__(self, "_frame", frame)
-        return frame
-
-    def _make_frame(self) -> pl.DataFrame:
-        frame, routing, within = self.source.frame, self.source.routing, self.within
-        start, end = valid_in(routing.left_times[within], routing.right_times[within], *self.bounds)
-        part = within.start, within.stop - within.start
-        columns = [frame.get_column(source).slice(*part).alias(name) for name, source in self.outputs]
-        made = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, end)])
-        return made if self.marked is None else keep(made, self.marked)

@@ -22,11 +22,11 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.planner.compaction import merge_window
 from strandline.runtime.kernels.batch import FROM, gather, keep, stack, times
 from strandline.runtime.kernels.hashing import Hashes
+from strandline.runtime.operators.routed_pairs import Bounds
 from strandline.runtime.scheduling.bands import Bands
 from strandline.runtime.scheduling.policies import POLICIES, BandTasks, next_task
 from strandline.runtime.state.segments import HASH, Segment, merge_limit
 
-Bounds: TypeAlias = tuple[int, int]  # of the windows of a use over the left and over the right
 Reaches: TypeAlias = dict[Bounds, Instant]
 
 
