@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
 
 
 EngineName = Literal["spark", "local"]
+LONGEST_BATCH: Final = 86_400  # seconds
 
 
 class Database:
@@ -598,7 +599,7 @@ def _check_ranges(
 ) -> None:
     require_range("connect", "shards", shards, 1)
     require_range("connect", "batch_rows", batch_rows, 1)
-    require_range("connect", "batch_seconds", batch_seconds, 0, excluded=True)
+    require_range("connect", "batch_seconds", batch_seconds, 0, LONGEST_BATCH, excluded=True)
     require_range("connect", "keep", keep, 1)
     require_range("connect", "shedding", shedding, 0, 1)
     require_range("connect", "capacity", capacity, 0, excluded=True)
