@@ -20,7 +20,8 @@ from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
 from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
-from support import Arrivals, Cuts, arrange, assert_exact, bind, examples, raw, run_plans
+from strandline.runtime.scheduling.budget import WorkBudget
+from support import Arrivals, Cuts, RandomBudgets, arrange, assert_exact, bind, examples, raw, run_plans
 from test_random_pipelines import count_operators
 
 BLOCK = 10
@@ -228,6 +229,23 @@ def test_many_windows_of_one_join() -> None:
     answers = run_plans(plans, [S, T], Cuts(((1,) * 9, (2,) * 9), shards=2))
     for plan, answer in zip(plans, answers, strict=True):
         assert_exact(plan, raw([S, T]), answer)
+
+
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_whatever_reads_a_join_waits_with_it(result: str, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind an exchange, and where it meets another stream: that is held back."""
+    monkeypatch.setattr(SharedWindowJoinOperator, "chunk_rows", 2)
+    monkeypatch.setattr(RandomBudgets, "decide", lambda self, rows, parts, has_work: WorkBudget(0, "SWF"))
+    join = "s WINDOW(RANGE {0} MICROSECONDS) p JOIN t WINDOW(RANGE {0} MICROSECONDS) q ON p.a = q.a"
+    texts = [result.replace("{join}", join.format(window)).format(p="p", q="q") for window in (2, 8)]
+    plans = [bind(text, [S, T]) for text in texts]
+    cuts = Cuts(((3,) * 3, (3,) * 3), shards=shards, forms=1, budgets=1)
+    answers = run_plans(plans, [S, T], cuts)
+    for plan, answer in zip(plans, answers, strict=True):
+        assert_exact(plan, raw([S, T]), answer)
+        assert all(map(ge, answer.begins, answer.watermarks))
+        assert answer.waited > 2
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +21,7 @@ from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
 from strandline.planner.physical.structure import goes_by, streams_below
+from strandline.planner.physical.waiting import find_waiting
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack, times
@@ -49,13 +51,14 @@ from strandline.runtime.operators.over_range import OverRangeOperator
 from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
-from strandline.runtime.operators.routed_pairs import PairsOfUse, RoutedBatch, RouteOperator
+from strandline.runtime.operators.routed_pairs import PairsOfUse, RouteOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
 from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.operators.unnest import UnnestOperator
 from strandline.runtime.operators.window_bounds import WindowBoundsOperator
+from strandline.runtime.reaches import Reaches
 from strandline.runtime.routed_results import bundle
 from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget, WorkReport
 from strandline.runtime.state.segments import State, States
@@ -156,7 +159,7 @@ class Wiring(NamedTuple):
     """The operators of fragments in the order in which they step, each with where its inputs come from: a port, or the
     operator of that number. For each root, where its output comes from, and the numbers of its operators; the ports
     that are read; the sets of streams by which operators go, and for each operator the numbers of its own set and of
-    that of its inputs; the routes, which are the same operators in every batch; and those of them that may wait."""
+    that of its inputs; and the routes, which are the same operators in every batch."""
 
     steps: list[tuple[Node, list[physical.Input | int]]]
     outputs: list[physical.Input | int]
@@ -165,16 +168,13 @@ class Wiring(NamedTuple):
     sets: list[frozenset[str]]
     goes_by: list[tuple[int, int]]
     routes: dict[int, RouteOperator]
-    may_wait: frozenset[int]
 
 
 @cached_by_identity  # a fragment is wired again for every chunk that is read, and comparing large trees takes time
-def _wire(*parts: Node | frozenset[str] | physical.ResultOf | physical.ExchangeTo) -> Wiring:
-    """The wiring of fragments: their roots, then the streams by which each goes, then their targets, if they are
-    known."""
-    roots = [part for part in parts if isinstance(part, Node)]
+def _wire(*parts: Node | frozenset[str]) -> Wiring:
+    """The wiring of fragments: their roots, then the streams by which each goes."""
+    roots = [part for part in parts if not isinstance(part, frozenset)]
     streams = [part for part in parts if isinstance(part, frozenset)]
-    targets = [part for part in parts if isinstance(part, physical.ResultOf | physical.ExchangeTo)]
     number_of = physical.numbers(*roots)
     own = goes_by(roots, streams)
 
@@ -190,24 +190,7 @@ def _wire(*parts: Node | frozenset[str] | physical.ResultOf | physical.ExchangeT
     routes = {
         n: RouteOperator(node.use, node.outputs) for node, n in number_of.items() if isinstance(node, physical.Route)
     }
-    outputs = [place(root) for root in roots]
-    results = [isinstance(target, physical.ResultOf) for target in targets] or [False] * len(roots)
-    may_wait = _find_waiting(steps, outputs, results) & routes.keys()
-    return Wiring(steps, outputs, numbers, ports, sets, by_number, routes, may_wait)
-
-
-def _find_waiting(
-    steps: Sequence[tuple[Node, list[physical.Input | int]]],
-    outputs: Sequence[physical.Input | int],
-    are_results: Sequence[bool],
-) -> frozenset[int]:
-    """The operators whose output may be complete up to an instant before the watermark: it goes to results only, and
-    meets nothing else on the way there."""
-    must = {output for output, is_result in zip(outputs, are_results, strict=True) if not is_result}
-    for number, (_, inputs) in reversed(list(enumerate(steps))):
-        if len(inputs) > 1 or number in must:
-            must.update(inputs)
-    return frozenset(range(len(steps))) - {each for each in must if isinstance(each, int)}
+    return Wiring(steps, [place(root) for root in roots], numbers, ports, sets, by_number, routes)
 
 
 class OperatorError(Exception):
@@ -221,29 +204,24 @@ class OperatorError(Exception):
 class FragmentRunner:
     """The operators of fragments, wired as their trees: one that several of them have runs once. `watch` observes the
     output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all.
-    `targets` are where their outputs go: without them, nothing waits."""
+    `may_wait` are the operators of each that may be complete later; by default none of them."""
 
     def __init__(
         self,
         *roots: Node,
         streams: Sequence[frozenset[str]] = (),
-        targets: Sequence[physical.ResultOf | physical.ExchangeTo] = (),
+        may_wait: Sequence[frozenset[int]] = (),
         watch: Callable[[int, pl.DataFrame], None] | None = None,
     ) -> None:
         self._roots = roots
-        wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)), *targets)
-        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes, may_wait = wiring
+        wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)))
+        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes = wiring
         self._watch = watch
         self.operators = [routes.get(number) or operator_for(node) for number, (node, _) in enumerate(self._steps)]
         self._release_early()
-        self.joins = [operator for operator in self.operators if isinstance(operator, SharedWindowJoinOperator)]
-        for number, route in routes.items():
-            if number not in may_wait:
-                (source,) = self._steps[number][1]
-                join = self.operators[source] if isinstance(source, int) else None
-                assert isinstance(join, SharedWindowJoinOperator), "a route follows a shared window join"
-                join.in_time |= {route.bounds}
-        self.reaches: dict[int, Instant] = {}  # of operators whose output is not complete up to the watermark
+        self.reaches = Reaches(self.operators, [sources for _, sources in self._steps])
+        if self.reaches.joins:
+            self._demand(routes, may_wait)
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
@@ -259,14 +237,25 @@ class FragmentRunner:
                 if isinstance(below, ReorderChangesOperator) and used[source] == 1 and join.early is None:
                     below.releases_early, join.early = True, side
 
+    def _demand(self, routes: Mapping[int, RouteOperator], may_wait: Sequence[frozenset[int]]) -> None:
+        """Let joins put off nothing for routes of which one reader must not wait."""
+        waiting = may_wait or (frozenset[int](),) * len(self._roots)
+        for numbers, own in zip(self.numbers, waiting, strict=True):
+            for place, number in enumerate(numbers):
+                if number in routes and place not in own:
+                    (source,) = self._steps[number][1]
+                    join = self.operators[source] if isinstance(source, int) else None
+                    assert isinstance(join, SharedWindowJoinOperator), "a route follows a shared window join"
+                    join.in_time |= {routes[number].bounds}
+
     def step(
         self, inputs: Mapping[str, Batch], watermark: Watermark | Callable[[frozenset[str]], Watermark]
     ) -> list[Batch]:
         """The output of each fragment up to the watermark, which may be one by streams; inputs by port. What is over
         does not run again."""
         reached_by = [watermark(streams) if callable(watermark) else watermark for streams in self._sets]
-        goes_on = any(join.has_work for join in self.joins)
-        if all(reached.was_over for reached in reached_by) and not goes_on:
+        puts_off = bool(self.reaches.joins) or self.reaches.is_active
+        if all(reached.was_over for reached in reached_by) and not self.reaches.is_active:
             return [Batch.empty(physical.schema(root)) for root in self._roots]
         done: list[Batch] = []
 
@@ -279,20 +268,18 @@ class FragmentRunner:
         before = cpu_seconds()
         for number, (node, sources) in enumerate(self._steps):
             own, below = self._goes_by[number]
-            reached = reached_by[own]
-            if goes_on or self.reaches:
-                reached = self._held_back(number, reached, done)
+            reached, batches = reached_by[own], [input_of(source) for source in sources]
+            if puts_off:
+                reached, batches = self.reaches.take(number, reached, batches, done)
             if reached.was_over:
                 done.append(Batch.empty(physical.schema(node)))
                 continue
             if own != below:
                 reached = replace(reached, below=reached_by[below].time)
             try:
-                done.append(self.operators[number].step([input_of(source) for source in sources], reached))
+                done.append(self.operators[number].step(batches, reached))
             except QueryError as error:
                 raise OperatorError(number, error) from error
-            if self.joins:
-                self._note_reach(number, done)
             self.passed[number] += len(done[number])
             if not self.operators[number].is_timed and self._watch is None:
                 continue
@@ -304,39 +291,10 @@ class FragmentRunner:
                 before = cpu_seconds()
         return [input_of(output) for output in self._outputs]
 
-    def _held_back(self, number: int, reached: Watermark, done: Sequence[Batch]) -> Watermark:
-        """The watermark of an operator that has put off work, or reads from one that has."""
-        operator, (_, inputs) = self.operators[number], self._steps[number]
-        if isinstance(operator, SharedWindowJoinOperator):
-            return replace(reached, was_over=reached.was_over and not operator.has_work)
-        if isinstance(operator, RouteOperator):
-            return replace(reached, was_over=reached.was_over and self._span_of(number, done) is None)
-        held = [self.reaches[source] for source in inputs if isinstance(source, int) and source in self.reaches]
-        return replace(reached, time=min(reached.time, *held), was_over=False) if held else reached
-
-    def _note_reach(self, number: int, done: Sequence[Batch]) -> None:
-        """Note up to when the output of an operator is complete, if work is put off below it, or was until now."""
-        if isinstance(self.operators[number], RouteOperator):
-            if (span := self._span_of(number, done)) is not None:
-                self.reaches[number] = span[1]
-            return
-        inputs = self._steps[number][1]
-        held = [self.reaches[source] for source in inputs if isinstance(source, int) and source in self.reaches]
-        if held:
-            self.reaches[number] = min(held)
-
-    def _span_of(self, number: int, done: Sequence[Batch]) -> tuple[Instant, Instant] | None:
-        """The span of the pairs that a route takes in this step; None if it takes all there are."""
-        route, (source,) = self.operators[number], self._steps[number][1]
-        assert isinstance(route, RouteOperator) and isinstance(source, int), "a route follows a shared window join"
-        routed = done[source]
-        spans = routed.routing.spans if isinstance(routed, RoutedBatch) else None
-        return None if spans is None else spans[route.bounds]
-
-    def reach_of(self, root: int) -> Instant:
-        """Up to when the output of a fragment is complete, if that is before the watermark."""
+    def reach_of(self, root: int) -> Instant | None:
+        """Up to when the output of a fragment is complete, if work is put off below it, or was until this step."""
         output = self._outputs[root]
-        return self.reaches.get(output, FOREVER) if isinstance(output, int) else FOREVER
+        return self.reaches.by_number.get(output) if isinstance(output, int) else None
 
     def readers(self, number: int, fragments: Sequence[Fragment]) -> frozenset[str]:
         """The queries whose results need the operator with a number."""
@@ -361,12 +319,12 @@ class FragmentRunner:
 
     def restore(self, ids: Sequence[str], states: States) -> None:
         """Continue from the states of operators by id; one that begins now has none."""
-        for operator_id, operator in zip(ids, self.operators, strict=True):
+        for number, (operator_id, operator) in enumerate(zip(ids, self.operators, strict=True)):
             if operator_id in states:
-                operator.restore(states[operator_id])
+                operator.restore(self.reaches.restore(number, states[operator_id]))
 
     def save(self) -> list[State]:
-        return [operator.save() for operator in self.operators]
+        return [self.reaches.save(number, operator.save()) for number, operator in enumerate(self.operators)]
 
 
 @dataclass(slots=True)
@@ -425,12 +383,15 @@ class StageOutput:
     budget: WorkBudget = UNLIMITED  # for the tasks of the later stages, too
     work: WorkReport = field(default_factory=WorkReport)
 
-    def runner(self, *fragments: Fragment) -> FragmentRunner:
-        """The operators of fragments, with the profiler on their edges if there is something to measure."""
+    def runner(
+        self, *fragments: Fragment, waiting: Mapping[str, frozenset[int]] = MappingProxyType({})
+    ) -> FragmentRunner:
+        """The operators of fragments, with the profiler on their edges if there is something to measure. `waiting` are
+        those of each that may wait, by fragment."""
         roots, streams = [f.root for f in fragments], tuple(f.streams for f in fragments)
-        targets = [f.route for f in fragments]
+        may_wait = [waiting.get(f.id, frozenset()) for f in fragments]
         if not self.profiler.requested_metrics:
-            return FragmentRunner(*roots, streams=streams, targets=targets)
+            return FragmentRunner(*roots, streams=streams, may_wait=may_wait)
         steps: dict[int, list[str]] = {}
         for fragment, numbers in zip(fragments, _wire(*roots, *streams).numbers, strict=True):
             for own, number in enumerate(numbers):
@@ -440,7 +401,7 @@ class StageOutput:
             for step in steps[number]:
                 self.profiler.record(step, frame)
 
-        return FragmentRunner(*roots, streams=streams, targets=targets, watch=watch)
+        return FragmentRunner(*roots, streams=streams, may_wait=may_wait, watch=watch)
 
     def count(self, fragments: Sequence[Fragment], runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of fragments; stage 0 has no state. The state and the time of an operator that several of
@@ -548,6 +509,10 @@ def run_stage(
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     out.announced = frozenset(query for status in statuses.values() for query in status.announced)
     budget = next((WorkBudget.from_json(m.facts) for m in messages_in if m.kind == "budget"), UNLIMITED)
+    ports: dict[str, Instant] = {}
+    for message in messages_in:
+        if message.kind == "reach" and message.stage == stage:
+            ports[message.name] = min(message.facts["time"], ports.get(message.name, FOREVER))
     reporting = _reporting_fragments(pipeline)
     last_stage = pipeline.stages if last_stage is None else last_stage
     after: States = {}
@@ -561,9 +526,9 @@ def run_stage(
         ) -> Watermark:
             return replace(watermark_of(statuses, streams, since), announces=announces, budget=budget)
 
-        fragments, runner, results = _run(group, messages_in, states, reached, out, pipeline)
+        fragments, runner, results = _run(group, messages_in, states, reached, ports, out, pipeline)
         ids = _operator_ids(fragments, runner)
-        _note_work(out.work, fragments, runner)
+        _note_work(fragments, runner, reached, out)
         for fragment, result in zip(fragments, results, strict=True):
             out.route(fragment.route, result)
         for stream, rows in runner.unmatched().items():
@@ -580,15 +545,25 @@ def run_stage(
     return after
 
 
-def _note_work(work: WorkReport, fragments: Sequence[Fragment], runner: FragmentRunner) -> None:
-    """Note what shared window joins have done and put off, and up to when the results are complete that wait for it."""
-    for join in runner.joins:
-        work.spent += join.spent
-        work.left += sum(chunk.rows for chunk in join.waiting.segments)
-    if any(join.has_work for join in runner.joins):
-        for number, fragment in enumerate(fragments):
-            if isinstance(fragment.route, physical.ResultOf) and (reach := runner.reach_of(number)) < FOREVER:
-                work.reaches[fragment.route.query] = reach
+def _note_work(
+    fragments: Sequence[Fragment],
+    runner: FragmentRunner,
+    watermark: Callable[[frozenset[str]], Watermark],
+    out: StageOutput,
+) -> None:
+    """Note what shared window joins have done and put off, and up to when the outputs are complete that wait for it."""
+    for join in runner.reaches.joins:
+        out.work.spent += join.spent
+        out.work.left += sum(chunk.rows for chunk in join.waiting.segments)
+    for number, fragment in enumerate(fragments):
+        if (reach := runner.reach_of(number)) is None:
+            continue
+        if isinstance(fragment.route, physical.ExchangeTo):  # its readers take the least of all senders
+            message = Message("reach", fragment.route.port, fragment.route.stage, out.sender, facts={"time": reach})
+            for shard in range(out.shards):
+                out.send(shard, message)
+        elif reach < watermark(fragment.streams).time:
+            out.work.reaches[fragment.route.query] = reach
 
 
 def _run(
@@ -596,12 +571,15 @@ def _run(
     messages_in: Sequence[Message],
     states: States,
     watermark: Callable[[frozenset[str]], Watermark],
+    reaches: Mapping[str, Instant],
     out: StageOutput,
     pipeline: Pipeline,
 ) -> tuple[Sequence[Fragment], FragmentRunner, list[Batch]]:
-    """Run fragments that share operators, without those of queries that fail: theirs are run no further."""
+    """Run fragments that share operators, without those of queries that fail: theirs are run no further. `reaches` are
+    those of ports whose senders have put off work."""
     while True:
-        runner = out.runner(*fragments)
+        runner = out.runner(*fragments, waiting=find_waiting(pipeline))
+        runner.reaches.ports = {port.name: reaches[port.name] for port in runner.ports if port.name in reaches}
         runner.restore(_operator_ids(fragments, runner), states)
         try:
             return fragments, runner, runner.step(_inputs(runner.ports, messages_in), watermark)
