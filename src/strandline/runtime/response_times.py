@@ -35,6 +35,13 @@ class ResponseTimes:
         self.counts[min(place, _BINS - 1)] += results
         self.longest = max(self.longest, seconds)
 
+    def add_all(self, seconds: np.ndarray[tuple[int], np.dtype[np.float64]]) -> None:
+        """Add results with a time each."""
+        if len(seconds):
+            places = (_PER_DOUBLING * np.log2(np.maximum(seconds, _SHORTEST) / _SHORTEST)).astype(np.int64)
+            self.counts += np.bincount(np.minimum(places, _BINS - 1), minlength=_BINS)
+            self.longest = max(self.longest, float(seconds.max()))
+
     def quantile(self, share: float) -> float:
         """The time within which a share of the results was delivered, to the upper end of its bin."""
         place = int(np.searchsorted(np.cumsum(self.counts), share * self.counts.sum()))

@@ -35,6 +35,7 @@ from strandline.planner.stages import optimize
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.kernels.batch import FROM
 from strandline.runtime.pipeline import RunningPipeline
+from strandline.runtime.response_times import ResponseTimes
 from strandline.runtime.scheduling.budget import WorkBudget, WorkReport
 from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 
@@ -98,9 +99,7 @@ def _seconds() -> float:
 class Measured:
     """What a run did since the burst began: responses by window, and how much has waited at most."""
 
-    responses: list[list[np.ndarray[tuple[int], np.dtype[np.float64]]]] = field(
-        default_factory=lambda: [[] for _ in WINDOWS]
-    )
+    responses: list[ResponseTimes] = field(default_factory=lambda: [ResponseTimes() for _ in WINDOWS])
     cpu_seconds: float = 0.0
     batches: int = 0
     waiting: float = 0.0  # bytes of chunks and of pairs, as a share of the rows of both sides
@@ -174,7 +173,7 @@ def _note(measured: Measured, report: BatchReport, now: Instant, since: Instant)
         table = report.result(f"q{number}")
         if table is not None:
             starts = table.column("valid_from").cast(pa.int64()).to_numpy()
-            responses.append((now - starts[starts >= since]) / SECOND)
+            responses.add_all((now - starts[starts >= since]) / SECOND)
 
 
 def _waiting_share(run: LocalRun) -> float:
@@ -217,12 +216,11 @@ def measure_burst(rate: int | None = None, scale: float = 1.0) -> Figures:
     figures: Figures = {"rate": rate, "scale": scale, "windows": [window * scale for window in WINDOWS], "policies": {}}
     for policy in POLICIES:
         measured = run_burst(policy, rate, scale)
-        responses = [np.concatenate([*each, np.empty(0)]) for each in measured.responses]
         figures["policies"][policy] = {
-            "p50": [round(float(np.quantile(each, 0.5)), 4) for each in responses],
-            "p99": [round(float(np.quantile(each, 0.99)), 4) for each in responses],
-            "max": [round(float(each.max()), 4) for each in responses],
-            "results": [len(each) for each in responses],
+            "p50": [round(each.quantile(0.5), 4) for each in measured.responses],
+            "p99": [round(each.quantile(0.99), 4) for each in measured.responses],
+            "max": [round(each.longest, 4) for each in measured.responses],
+            "results": [int(each.counts.sum()) for each in measured.responses],
             "cpu_seconds": round(measured.cpu_seconds, 2),
             "batches": measured.batches,
             "longest_batch_s": round(measured.longest, 3),
