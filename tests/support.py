@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import polars as pl
 import psutil
+import pyarrow as pa
 from hypothesis import strategies as st
 
 import user_functions as users
@@ -61,6 +62,9 @@ from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, frame_schema
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result_buffer import ResultBuffer
+from strandline.runtime.scheduling.budget import WorkBudget
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
+from strandline.runtime.scheduling.policies import POLICIES
 from strandline.runtime.state import store
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
@@ -456,6 +460,19 @@ class Cuts:
     form: StreamForm = "intervals"
     coalesces: bool = False
     forms: int = 0
+    budgets: int | None = None  # the seed of random budgets for the work of shared joins; None lets nothing wait
+
+
+class RandomBudgets(BudgetPlanner):
+    """Budgets of any size, each with any policy."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(target=1.0)
+        self.dice = Random(seed)
+
+    def decide(self, rows: int, parts: int, *, has_work: bool) -> WorkBudget:
+        units = self.dice.choice((None, 0, 0, 1, 150_000, 400_000, 1_000_000))
+        return WorkBudget(units, self.dice.choice(sorted(POLICIES)))
 
 
 def form_strategy(number: int) -> FormStrategy:
@@ -483,6 +500,9 @@ class Answer:
     rejected: dict[str, list[Mapping[str, Any]]] = field(default_factory=dict)
     rejected_count: dict[str, int] = field(default_factory=dict)
     batches: int = 0
+    waited: int = 0  # in how many of them some of the work was put off
+    watermarks: list[Instant] = field(default_factory=list)  # before each of them
+    begins: list[Instant] = field(default_factory=list)  # the earliest start of what came in each
 
 
 def run_plan(plan: Plan, streams: Sequence[Arrivals], cut: Cuts = Cuts(), *, optimised: bool = True) -> Answer:  # noqa: B008
@@ -512,10 +532,16 @@ def run_plans(
     read = {s.name for s in pipeline.streams}
     sources = {s.name: MemorySource(s, sizes.get(s.name, ())) for s in streams if s.name in read}
     running = RunningPipeline(pipeline)
+    if cut.budgets is not None:
+        running.budgets = RandomBudgets(cut.budgets)
     begins = running.metrics.watermarks()
     for report in LocalRun(running, sources=sources, tasks=cut.shards * len(sources)).batches():
         for name, buffer, answer in zip(names, sent, answers, strict=True):
             answer.batches += 1
+            answer.waited += name in running.metrics.reaches
+            answer.watermarks.append(begins[name])
+            starts = [table.column("valid_from").cast(pa.int64()) for table in report.results.get(name, ())]
+            answer.begins.append(min([time for column in starts for time in column.to_pylist()], default=FOREVER))
             buffer.add(report.results.get(name, ()), begins[name])
             for stream, late in report.late.items():
                 answer.late.setdefault(stream, []).extend(row for rows in late for row in rows.table.to_pylist())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from operator import ge
 from random import Random
 
 import pytest
@@ -18,7 +19,9 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.stages import optimize
-from support import Arrivals, Cuts, arrange, assert_exact, bind, examples, raw, run_plans
+from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
+from strandline.runtime.scheduling.budget import WorkBudget
+from support import Arrivals, Cuts, RandomBudgets, arrange, assert_exact, bind, examples, raw, run_plans
 from test_random_pipelines import count_operators
 
 BLOCK = 10
@@ -76,18 +79,22 @@ def query(dice: Random, right: str, condition: str) -> str:
     return text.format(p=p, q=q)
 
 
-def check(dice: Random) -> tuple[int, int]:
-    """Run queries together; returns how many instants were compared, and how many joins were shared."""
+def check(dice: Random, budgets: int | None = None) -> tuple[int, int, int]:
+    """Run queries together; returns how many instants were compared, how many joins were shared, and in how many
+    batches queries waited for work that was put off."""
     streams = [stream(dice, name) for name in ("s", "t")]
     right, condition = dice.choice("ts"), dice.choice(CONDITIONS)
     plans = [bind(query(dice, right, condition), streams) for _ in range(dice.randint(2, 6))]
     cuts = cut(dice, streams)
-    cuts = replace(cuts, forms=dice.choice((0, 1, cuts.forms)))
+    cuts = replace(cuts, forms=dice.choice((0, 1, cuts.forms)), budgets=budgets)
     answers = run_plans(plans, streams, cuts, optimised=dice.random() < 0.8)
     instants = sum(assert_exact(plan, raw(streams), answer) for plan, answer in zip(plans, answers, strict=True))
+    for answer in answers if cuts.form == "intervals" else ():
+        assert all(map(ge, answer.begins, answer.watermarks)), "what is below the watermark is final"
     parts = [lower(f"q{n}", optimize(p), [s.declared for s in streams], 2) for n, p in enumerate(plans)]
     pipeline = combine(parts, [s.declared for s in streams], [str(sorted(part.queries[0].streams)) for part in parts])
-    return instants, count_operators(pipeline, physical.SharedWindowJoin)
+    shared = count_operators(pipeline, physical.SharedWindowJoin)
+    return instants, shared, sum(answer.waited for answer in answers)
 
 
 @pytest.mark.parametrize("first", range(0, examples(10) * BLOCK, BLOCK))
@@ -100,6 +107,19 @@ def test_each_query_means_its_snapshots(first: int) -> None:
             error.add_note(f"seed {seed}")
             raise
     assert shared
+
+
+@pytest.mark.parametrize("first", range(0, examples(10) * BLOCK, BLOCK))
+def test_each_query_means_its_snapshots_where_work_is_put_off(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SharedWindowJoinOperator, "chunk_rows", 2)
+    waited = 0
+    for seed in range(first, first + BLOCK):
+        try:
+            waited += check(Random(seed), budgets=seed)[2]
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    assert waited
 
 
 # ---- what is shared --------------------------------------------------------------------------------------------------
@@ -211,16 +231,35 @@ def test_many_windows_of_one_join() -> None:
         assert_exact(plan, raw([S, T]), answer)
 
 
+@pytest.mark.parametrize("result", RESULTS)
+@pytest.mark.parametrize("shards", [1, 2])
+def test_whatever_reads_a_join_waits_with_it(result: str, shards: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also behind an exchange, and where it meets another stream: that is held back."""
+    monkeypatch.setattr(SharedWindowJoinOperator, "chunk_rows", 2)
+    monkeypatch.setattr(RandomBudgets, "decide", lambda self, rows, parts, has_work: WorkBudget(0, "SWF"))
+    join = "s WINDOW(RANGE {0} MICROSECONDS) p JOIN t WINDOW(RANGE {0} MICROSECONDS) q ON p.a = q.a"
+    texts = [result.replace("{join}", join.format(window)).format(p="p", q="q") for window in (2, 8)]
+    plans = [bind(text, [S, T]) for text in texts]
+    cuts = Cuts(((3,) * 3, (3,) * 3), shards=shards, forms=1, budgets=1)
+    answers = run_plans(plans, [S, T], cuts)
+    for plan, answer in zip(plans, answers, strict=True):
+        assert_exact(plan, raw([S, T]), answer)
+        assert all(map(ge, answer.begins, answer.watermarks))
+        assert answer.waited > 2
+
+
 def main() -> None:
-    instants, shared, seed = 0, 0, 1_000_000
+    instants, shared, waited, seed = 0, 0, 0, 1_000_000
+    SharedWindowJoinOperator.chunk_rows = 2
     while instants < int(sys.argv[1]):
         try:
-            compared, joins = check(Random(seed))
+            compared, joins, waits = check(Random(seed), budgets=seed if seed % 2 else None)
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
-        instants, shared, seed = instants + compared, shared + joins, seed + 1
+        instants, shared, waited, seed = instants + compared, shared + joins, waited + waits, seed + 1
     print(f"{instants:,} instants of {seed - 1_000_000:,} pipelines with {shared:,} shared joins, 0 wrong")
+    print(f"{waited:,} times a query waited in a batch for work that was put off")
 
 
 if __name__ == "__main__":

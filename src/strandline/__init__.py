@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from strandline.core.security.allow import Allow
     from strandline.core.security.secret import secret
     from strandline.database.database import Database, EngineName
+    from strandline.runtime.scheduling.policies import PolicyName
     from strandline.runtime.stored_results import read
 
 __version__ = "0.1.0"
@@ -74,6 +75,8 @@ def connect(
     shards: int | None = None,
     buckets: int | None = None,
     batch_rows: int = 1_000_000,
+    batch_seconds: float | None = None,
+    policy: PolicyName = "Greedy",
     keep: int | None = 1_000_000,
     shedding: float | None = None,
     capacity: float | None = None,
@@ -87,13 +90,15 @@ def connect(
     Without arguments it starts an embedded Spark on this machine. `spark` is a session of yours (a cluster, say),
     `master` a URL for a session that we start, `engine="local"` the engine without Spark. `checkpoint` is a directory
     that all executors see; queries on Spark then survive a restart. `shards` (or `buckets`) is the parallelism of
-    state, `batch_rows` about how many rows a stream contributes to one micro-batch. `keep` is how many elements of each
-    result stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of a stream's rows
-    that queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with ALLOW SHEDDING,
-    `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that another run seems to
-    write: that run then stops. `allow` confines what SQL may reach to given directories, hosts, connectors, functions
-    and secrets; without it, everything that the process can reach (docs/security.md). `tables` is the directory of the
-    tables, if it is not to be in the checkpoint; without either they are gone with the program.
+    state, `batch_rows` about how many rows a stream contributes to one micro-batch. With `batch_seconds` a batch takes
+    about so long at most: what the joins that queries share cannot do meanwhile waits, so that large windows are late
+    in a burst and small ones are not; `policy` is its order ("Greedy", "SWF", "LWO" or "rate"). `keep` is how many
+    elements of each result stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of
+    a stream's rows that queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with
+    ALLOW SHEDDING, `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that
+    another run seems to write: that run then stops. `allow` confines what SQL may reach to given directories, hosts,
+    connectors, functions and secrets; without it, everything that the process can reach (docs/security.md). `tables` is
+    the directory of the tables, if it is not to be in the checkpoint; without either they are gone with the program.
 
     The environment variable STRANDLINE_LOG, a level or `level:file`, enables a log (docs/howto.md).
     """
@@ -108,6 +113,8 @@ def connect(
         checkpoint=checkpoint,
         shards=buckets if shards is None else shards,
         batch_rows=batch_rows,
+        batch_seconds=batch_seconds,
+        policy=policy,
         keep=keep,
         shedding=shedding,
         capacity=capacity,

@@ -7,7 +7,7 @@ import logging
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -33,6 +33,13 @@ ShardsOption = Annotated[
     typer.Option("--shards", "--buckets", min=1, help="Number of state shards; default: the cores, locally 1."),
 ]
 BatchRowsOption = Annotated[int, typer.Option(min=1, help="Approximate rows of a stream per batch.")]
+BatchSecondsOption = Annotated[
+    float | None,
+    typer.Option(
+        help="About how many seconds a batch takes at most: in a burst, large windows of joins that queries share are "
+        "late, and small ones are not. By default, nothing is put off."
+    ),
+]
 TakeOverOption = Annotated[
     bool, typer.Option("--take-over", help="Take over the checkpoint although another run seems to write it.")
 ]
@@ -124,6 +131,7 @@ def run(
     ] = False,
     shards: ShardsOption = None,
     batch_rows: BatchRowsOption = 1_000_000,
+    batch_seconds: BatchSecondsOption = None,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
     log: LogOption = None,
@@ -132,7 +140,8 @@ def run(
 ) -> None:
     """Run all queries of a script until the sources end or Ctrl-C. On Spark with --out, run it again to resume."""
     start_log(log, log_level)
-    options = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
+    options: dict[str, Any] = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
+    options["batch_seconds"] = batch_seconds
     if engine == "spark" and script.expanduser().is_file():
         from strandline.engines.spark.launcher.early import begin_early
 

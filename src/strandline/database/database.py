@@ -16,7 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from strandline.connectors.push import PushStreams
 from strandline.connectors.sinks import Memory, Sink
@@ -53,6 +53,8 @@ from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
+from strandline.runtime.scheduling.policies import PolicyName
 from strandline.runtime.statistics_store import StatisticsStore
 from strandline.shedding.controller import make_shedding_controller
 from strandline.sql import ast
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
 
 EngineName = Literal["spark", "local"]
 JOIN_SECONDS = 10.0  # for the end of a batch, until a query that may have a pipeline of its own gets one
+LONGEST_BATCH: Final = 86_400  # seconds
 
 
 class Database:
@@ -82,6 +85,8 @@ class Database:
         checkpoint: str | os.PathLike[str] | None = None,
         shards: int | None = None,
         batch_rows: int = BATCH_ROWS,
+        batch_seconds: float | None = None,
+        policy: PolicyName = "Greedy",
         keep: int | None = DEFAULT_LIMIT,
         shedding: float | None = None,
         capacity: float | None = None,
@@ -90,7 +95,7 @@ class Database:
         allow: Allow | None = None,
         tables: str | os.PathLike[str] | None = None,
     ) -> None:
-        _check_ranges(shards, batch_rows, keep, shedding, capacity)
+        _check_ranges(shards, batch_rows, batch_seconds, keep, shedding, capacity)
         _check_engine(engine, spark, master, config)
         self._is_closed = False
         self.catalog = Catalog()
@@ -99,6 +104,8 @@ class Database:
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.take_over = take_over  # whether queries go on from checkpoints that another run is writing
         self.batch_rows = batch_rows
+        self.batch_seconds = batch_seconds  # how long a batch takes: what joins cannot do meanwhile waits
+        self.policy = policy  # the order of what waits
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # the sink of queries without one
@@ -224,6 +231,7 @@ class Database:
         )
         planned = replace(planned, physical=pipeline.physical, inputs=inputs)
         pipeline.inputs = inputs
+        pipeline.budgets = BudgetPlanner(self.batch_seconds, self.policy)
         try:
             if not checkpoint.is_temporary:
                 self.schemas.pin(stream.name for stream in planned.physical.streams)
@@ -584,10 +592,16 @@ def _identify(query: BoundQuery, sink: Sink, inputs: PlanningInputs | None) -> G
 
 
 def _check_ranges(
-    shards: int | None, batch_rows: int, keep: int | None, shedding: float | None, capacity: float | None
+    shards: int | None,
+    batch_rows: int,
+    batch_seconds: float | None,
+    keep: int | None,
+    shedding: float | None,
+    capacity: float | None,
 ) -> None:
     require_range("connect", "shards", shards, 1)
     require_range("connect", "batch_rows", batch_rows, 1)
+    require_range("connect", "batch_seconds", batch_seconds, 0, LONGEST_BATCH, excluded=True)
     require_range("connect", "keep", keep, 1)
     require_range("connect", "shedding", shedding, 0, 1)
     require_range("connect", "capacity", capacity, 0, excluded=True)

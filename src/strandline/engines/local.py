@@ -22,6 +22,7 @@ from strandline.runtime.graph_changes import change_after_batch
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
+from strandline.runtime.scheduling.budget import UNLIMITED
 from strandline.runtime.stage import StageOutput, run_stage
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.spill import spill
@@ -69,6 +70,7 @@ class LocalRun:
         self.positions = self.planner.beginning()
         self.statuses: dict[str, SourceStatus] = {}
         self.states: dict[tuple[int, int], States] = {}
+        self.budget = UNLIMITED  # of the present batch
         self.batch = 0
 
     @property
@@ -97,9 +99,11 @@ class LocalRun:
                 return None
             before = graph.version.positions_of(self.positions, self.version.number)
             is_changed = graph.version is not self.version
-            after = self.planner.next(before, required=is_changed)
-            if after == self.positions and not is_changed:
+            required = is_changed or self.planner.has_work
+            after = self.planner.next(before, required=required)
+            if after == self.positions and not required:
                 return None
+            self.budget = self.planner.decide_budget(before, after, graph.version.pipeline)
             self._take(graph.version)
             graph.runs_batch = True
         messages = self._run_stages(plan_splits(before, after))
@@ -144,7 +148,7 @@ class LocalRun:
     def _open_output(self, stage: int, task: int) -> StageOutput:
         write_result = open_result_writer(self.physical, self.pipeline.targets, self.batch, f"{stage}-{task}")
         version = VersionReference(self.version.number).to_facts()
-        return StageOutput(self.physical.shards, task, write_result, version=version)
+        return StageOutput(self.physical.shards, task, write_result, version=version, budget=self.budget)
 
 
 def _exchange(outputs: list[StageOutput]) -> dict[int, list[Message]]:

@@ -15,6 +15,7 @@ from strandline.runtime.edge_metrics import EdgeMetrics, MetricSet, merge_by_nam
 from strandline.runtime.exchange import Message
 from strandline.runtime.lateness import LateRows
 from strandline.runtime.routed_results import unbundle
+from strandline.runtime.scheduling.budget import WorkReport
 from strandline.runtime.stage import OperatorCounters, add_counters
 from strandline.runtime.state.store import StoredVersion
 from strandline.runtime.watermark import SourceStatus, merge_statuses
@@ -38,6 +39,7 @@ class BatchReport:
     opened: dict[str, int] = field(default_factory=dict)  # how many open elements came, of results that tasks write
     state: dict[str, StoredVersion] = field(default_factory=dict)
     version: int | None = None  # of the graph
+    work: WorkReport = field(default_factory=WorkReport)  # of shared window joins
     failed: dict[str, StrandlineError] = field(default_factory=dict)  # why queries have failed in tasks
     queries: frozenset[str] | None = None  # those that it has results of; None for all
 
@@ -87,6 +89,8 @@ class BatchReport:
                 self.failed.setdefault(message.name, StrandlineError.from_json(message.facts))
             case "version":
                 self.version = message.facts["number"]
+            case "work":
+                self.work = self.work.merge(WorkReport(**message.facts))
             case "state":
                 self.state[message.name] = StoredVersion(**message.facts)
             case "late":

@@ -26,13 +26,14 @@ class Message:
     """Elements or metadata in transit between stages.
 
     `kind` is "port" (elements for the port `name` of a fragment of `stage`), "watermark" (status of stream `name`),
-    "version" (that of the graph, number and digest), or
+    "version" (that of the graph, number and digest), "budget" (how much waiting work the batch does), "reach"
+    (up to when what goes to the port `name` is complete), or
     something for the driver, stage `DRIVER`: "result" of query `name`, "routed" (results of several queries), "late"
     and "rejected" rows of stream `name`, "failed" (why query `name` has), "unmatched" ones that were accepted before
     they proved to delete nothing,
     "file" (a result that was written to its staged file), "open" (how many of its elements are open, and the staged
-    file of them, if all were announced), "operators" (what they did, and how much they keep), "measured" (what was
-    found on the edges, where metrics are requested).
+    file of them, if all were announced), "operators" (what they did, and how much they keep), "work" (what was done and
+    put off within a budget), "measured" (what was found on the edges, where metrics are requested).
     """
 
     kind: str

@@ -24,6 +24,7 @@ from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.lateness import largest_lateness, late_for_sets, late_message, late_rows
 from strandline.runtime.offsets import InputSplit
 from strandline.runtime.operators.base import Watermark
+from strandline.runtime.scheduling.budget import UNLIMITED
 from strandline.runtime.split_times import SplitTimes
 from strandline.runtime.stage import OperatorError, StageOutput
 from strandline.runtime.watermark import SetStatus, SourceStatus, StreamSet, lows_from, stream_set
@@ -139,6 +140,8 @@ def _report(pipeline: Pipeline, status: SourceStatus, split: InputSplit, out: St
     for shard in range(pipeline.shards):
         if out.version is not None:
             out.send(shard, Message("version", "", 1, facts=dict(out.version)))
+        if out.budget != UNLIMITED:
+            out.send(shard, Message("budget", "", 1, facts=out.budget.to_json()))
         out.send(shard, Message("watermark", status.stream, 1, facts=status.to_json()))
     if out.version is not None:
         out.for_driver.append(Message("version", "", DRIVER, facts=dict(out.version)))

@@ -42,6 +42,8 @@ class PipelineMetrics:
         self.announced: dict[str, Instant] = {}  # the watermark at the last announcement of open elements, by query
         self.last_result_batches: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
+        self.reaches: Mapping[str, Instant] = {}  # of queries that wait for work: up to when their results are complete
+        self.work_left = 0  # rows of shared window joins that wait
         self.measurements = Measurements()
         self._measured_before = self.measurements
         self._before_last = Totals(dict(self.rows_out), {}, {}, {})
@@ -61,6 +63,7 @@ class PipelineMetrics:
         self.rows_out = {name: self.rows_out.get(name, 0) for name in names}
         self.announced = {name: time for name, time in self.announced.items() if name in names}
         self.last_result_batches = {name: last for name, last in self.last_result_batches.items() if name in names}
+        self.reaches = {name: reach for name, reach in self.reaches.items() if name in names}
         of_streams = {f"{SOURCE}{name}" for name in streams}
         kept = fragments | of_streams
         self.operators = {name: counts for name, counts in self.operators.items() if name in kept}
@@ -102,6 +105,8 @@ class PipelineMetrics:
         streams = {stream.name for stream in self.physical.streams}
         statuses = {**self.statuses, **report.statuses}  # a new one: others may be looking at the old one
         self.statuses = {name: status for name, status in statuses.items() if name in streams}
+        self.reaches = {name: reach for name, reach in sorted(report.work.reaches.items()) if name in self._plans}
+        self.work_left = report.work.left
         # A batch that runs again may have announced a query that was dropped since.
         announced = [query.name for query in self.physical.queries if query.name in report.announced]
         self.announced = base.announced | {name: self.watermark(name) for name in announced}
@@ -129,6 +134,7 @@ class PipelineMetrics:
             "before": asdict(self._before_last),
             "answered": self.last_result_batches,
             "announced": self.announced,
+            **({"reaches": self.reaches, "work_left": self.work_left} if self.work_left else {}),
         }
 
     def resume(self, record: BatchRecord) -> None:
@@ -141,6 +147,7 @@ class PipelineMetrics:
         self._before_last = Totals(**totals["before"])
         self.last_result_batches = dict(totals["answered"])
         self.announced = dict(totals["announced"])
+        self.reaches, self.work_left = dict(totals.get("reaches", {})), int(totals.get("work_left", 0))
         self.adopt(self.physical)  # which may be a later version than the record has
 
     @property
@@ -158,9 +165,14 @@ class PipelineMetrics:
 
     @property
     def ended(self) -> bool:
-        """Whether all sources have ended, so that no row follows."""
-        return bool(self.statuses) and all(
-            (status := self.statuses.get(stream.name)) is not None and status.ended for stream in self.physical.streams
+        """Whether all sources have ended, so that no row follows, and all work is done."""
+        return (
+            bool(self.statuses)
+            and not self.work_left
+            and all(
+                (status := self.statuses.get(stream.name)) is not None and status.ended
+                for stream in self.physical.streams
+            )
         )
 
     def rows_taken(self) -> dict[str, int]:
@@ -194,7 +206,9 @@ class PipelineMetrics:
 
     def watermark(self, query: str) -> Instant:
         """Up to which instant the results of a query are final."""
-        return watermark_of(self.statuses, self.streams_of(query)).time if self.statuses else BEFORE_ALL
+        if not self.statuses:
+            return BEFORE_ALL
+        return min(watermark_of(self.statuses, self.streams_of(query)).time, self.reaches.get(query, FOREVER))
 
     def watermarks(self) -> dict[str, Instant]:
         return {query.name: self.watermark(query.name) for query in self.physical.queries}

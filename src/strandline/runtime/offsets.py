@@ -20,12 +20,16 @@ from strandline.connectors.tables.source import TableSource
 from strandline.core.durable import digest, other_format
 from strandline.core.errors import damaged
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
+from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.window_uses import count_shared_joins
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.catch_up import CatchUpPace, behind, follow
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.checkpoint.versions import VersionReference
 from strandline.runtime.edge_metrics import MetricSet
 from strandline.runtime.metrics import PipelineMetrics
+from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 from strandline.runtime.subscriptions import Subscriptions
 from strandline.runtime.table_offsets import TableOffsets
 from strandline.runtime.watermark import watermark_beside_tables
@@ -87,12 +91,13 @@ OFFSET_FORMAT: Final = 6
 @dataclass(frozen=True, slots=True)
 class PipelineOffset:
     """Offset of a batch: its number plus one, the position in each source, the record that it continues, the version of
-    the graph that it runs with, a checksum."""
+    the graph that it runs with, the work that it does if some may wait, a checksum."""
 
     n: int
     positions: SourceOffsets
     after: RecordReference = field(default_factory=RecordReference)
     version: VersionReference = field(default_factory=VersionReference)
+    budget: WorkBudget = UNLIMITED
 
     @property
     def batch(self) -> int:
@@ -102,6 +107,8 @@ class PipelineOffset:
         sources = {name: position.to_json() for name, position in self.positions.items()}
         references = {"after": self.after.to_json(), "version": self.version.to_json()}
         body = {"format": OFFSET_FORMAT, "n": self.n, "sources": sources, **references}
+        if self.budget != UNLIMITED:
+            body["budget"] = self.budget.to_json()
         return {**body, "check": checksum_of(body)}
 
     @staticmethod
@@ -115,7 +122,8 @@ class PipelineOffset:
                 raise damaged(path)
             positions = {name: SourceOffset.from_json(position) for name, position in data["sources"].items()}
             after, version = RecordReference.from_json(data["after"]), VersionReference.from_json(data["version"])
-            return PipelineOffset(data["n"], positions, after, version)
+            budget = WorkBudget.from_json(data["budget"]) if "budget" in data else UNLIMITED
+            return PipelineOffset(data["n"], positions, after, version, budget)
         except (KeyError, TypeError, AttributeError, ValueError):
             raise damaged(path) from None
 
@@ -163,6 +171,7 @@ class OffsetPlanner:
         metrics: PipelineMetrics | None = None,
         subscriptions: Subscriptions | None = None,
         announcements: Announcements | None = None,
+        budgets: BudgetPlanner | None = None,
     ) -> None:
         self.sources = dict(sources)
         self.clock = clock or SteadyClock()
@@ -170,6 +179,7 @@ class OffsetPlanner:
         self.metrics = metrics
         self.subscriptions = subscriptions or Subscriptions()
         self.announcements = announcements or Announcements(())
+        self.budgets = budgets or BudgetPlanner()
         self.batch_rows = batch_rows
         self.tasks = tasks
         self._last_row_times = dict.fromkeys(sources, time.monotonic())
@@ -223,6 +233,25 @@ class OffsetPlanner:
         self.tables.pop(name, None)
         if not is_second:
             source.close()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether work was put off in the last batch, so that another one follows, also without new rows."""
+        return self.metrics is not None and self.metrics.work_left > 0
+
+    def decide_budget(
+        self, before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset], physical: Pipeline
+    ) -> WorkBudget:
+        """How much of the work that may wait the batch between two offsets does."""
+        if self.budgets.target is None:
+            return UNLIMITED
+        rows = [
+            source.count_rows(before[name].at if name in before else 0, after[name].at)
+            for name, source in self.sources.items()
+            if name not in self.tables and name in after
+        ]
+        parts = count_shared_joins(physical) * physical.shards
+        return self.budgets.decide(sum(rows), parts, has_work=self.has_work)
 
     def beginning(self) -> SourceOffsets:
         return dict.fromkeys(self.sources, SourceOffset())

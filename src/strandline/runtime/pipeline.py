@@ -54,9 +54,11 @@ from strandline.runtime.graph import LivingGraph
 from strandline.runtime.metrics import PipelineMetrics
 from strandline.runtime.offsets import OffsetPlanner
 from strandline.runtime.outputs import OutputDirectories, OutputFiles
+from strandline.runtime.response_times import ResponseClock
 from strandline.runtime.result import cut_open, result_schema
 from strandline.runtime.result_buffer import ResultBuffer, ResultChunks
 from strandline.runtime.results import PipelineResults
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 from strandline.runtime.statistics_store import StatisticsStore
 from strandline.runtime.subscriptions import Subscriptions
 from strandline.runtime.watermark import SourceStatus, watermark_of
@@ -156,6 +158,8 @@ class RunningPipeline:
         self.statistics_store = statistics_store or StatisticsStore(Catalog(), None)
         self.shedding_controller = shedding_controller
         self.batch_rows = batch_rows  # about how many rows of a stream a batch takes
+        self.budgets = BudgetPlanner()  # how much work of shared window joins a batch does
+        self.responses = ResponseClock()
         self.subscriptions = Subscriptions()
         self.metrics = PipelineMetrics(physical)
         self._resume()
@@ -312,7 +316,7 @@ class RunningPipeline:
         writer, number = self.writers.pop(query), self.graph.version.query(query).number
         left = RunningPipeline(self.physical, writers={query: writer}, statistics_store=self.statistics_store)
         left.chain, left.metrics, left.inputs = self.chain, self.metrics.snapshot(), self.inputs
-        left.results = self.results.split_off(query, left.metrics)
+        left.results, left.responses = self.results.split_off(query, left.metrics), self.responses
         left._announced, left._appended = self._announced, self._appended & {query}
         left.driver, left._is_whole = EndedDriver(failure), is_whole
         self.left[number] = left
@@ -376,6 +380,9 @@ class RunningPipeline:
             report = self._commit(batch, messages, began)
         finally:
             self._committing = None
+        ended = time.monotonic()
+        self.budgets.observe(report.work, ended - began)
+        self.responses.add(report, self.metrics, began, ended)
         self.graph.end_batch(batch)
         return report
 
@@ -435,6 +442,7 @@ class RunningPipeline:
             assert table is not None, "there are rows"
             statuses = {**self.metrics.statuses, **report.statuses}
             watermark = watermark_of(statuses, self.metrics.plan_of(query).streams).time
+            watermark = min(watermark, report.work.reaches.get(query, FOREVER))
             since, announced = self.metrics.announced_before(query, report.batch), query in report.announced
             cut = cut_open(table, since, watermark, announced)
             report.opened[query] = table.num_rows - cut.num_rows if not announced else cut.num_rows
@@ -586,6 +594,7 @@ class RunningPipeline:
             metrics=self.metrics,
             subscriptions=self.subscriptions,
             announcements=self.announcements,
+            budgets=self.budgets,
         )
         return self.planner
 

@@ -18,13 +18,14 @@ from strandline.core.temporal import FOREVER
 from strandline.core.types import Schema
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.kernels.batch import Times
-from strandline.runtime.operators.shared_window_join import PairsOfUse, valid_in
+from strandline.runtime.operators.routed_pairs import PairsOfUse, take_parts, valid_in
 from strandline.runtime.result import INSTANT, result_schema, to_array, to_instants
 
 _LEFT: Final = "@left"
 _RIGHT: Final = "@right"
 _WORD: Final = "@word"
-_Use: TypeAlias = tuple[int, int, tuple[int, int], int, tuple[str, ...], tuple[str, ...]]
+_Parts: TypeAlias = tuple[tuple[int, int], ...]  # where each begins and ends
+_Use: TypeAlias = tuple[_Parts, tuple[int, int], int, tuple[str, ...], tuple[str, ...]]
 
 
 def bundle(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema]) -> Iterator[Message]:
@@ -45,8 +46,8 @@ def _bundle_join(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema
         sources = tuple(by_id[column.id] for column in named)
         schema = result_schema(named)
         fields.update({source: schema.field(number).type for number, source in enumerate(sources)})
-        first, count = pairs.within.start, pairs.within.stop - pairs.within.start
-        use = first, count, pairs.bounds, pairs.bit, sources, tuple(schema.names)
+        parts = tuple((part.start, part.stop) for part in pairs.parts)
+        use = parts, pairs.bounds, pairs.bit, sources, tuple(schema.names)
         uses.setdefault(use, []).append(query)
     any_pairs = next(iter(results.values()))
     frame, routing = any_pairs.source.frame, any_pairs.source.routing
@@ -76,17 +77,25 @@ def unbundle(message: Message) -> Iterator[tuple[str, pa.Table]]:
     begin = to_instants(starts)
     words = arrays[_WORD].to_numpy() if _WORD in arrays else None
     ends = _Ends(left, right)
-    for queries, first, count, over, bit, sources, names in message.facts["uses"]:
-        end = ends.within(slice(first, first + count), *over)
-        parts = [*(arrays[source].slice(first, count) for source in sources), begin.slice(first, count), end]
+    for queries, bounds, over, bit, sources, names in message.facts["uses"]:
+        parts = [slice(*part) for part in bounds]
+        columns_of_use = [_join([arrays[source][part] for part in parts]) for source in sources]
+        columns_of_use.append(_join([begin[part] for part in parts]))
+        columns_of_use.append(_join([ends.within(part, *over) for part in parts]))
         if bit:
             assert words is not None, "selections have words"
-            kept = pa.array(np.flatnonzero(words[first : first + count] & bit))
-            parts = [part.take(kept) for part in parts]
-        if len(parts[-1]):
-            table = pa.Table.from_arrays(parts, schema=_name(tuple(names), tuple(part.type for part in parts)))
+            kept = pa.array(np.flatnonzero(take_parts(words, tuple(parts)) & bit))
+            columns_of_use = [column.take(kept) for column in columns_of_use]
+        if len(columns_of_use[-1]):
+            schema = _name(tuple(names), tuple(column.type for column in columns_of_use))
+            table = pa.Table.from_arrays(columns_of_use, schema=schema)
             for query in queries:
                 yield query, table
+
+
+def _join(parts: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
+    """Parts of a column, without a copy."""
+    return parts[0] if len(parts) == 1 else pa.chunked_array(parts)
 
 
 class _Ends:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from operator import add
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,10 +17,11 @@ import polars as pl
 from strandline.connectors.sources.base import REJECT_SCHEMA
 from strandline.core.errors import QueryError, StrandlineError
 from strandline.core.identity_cache import cached_by_identity
-from strandline.core.temporal import Instant, show_instant
+from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
 from strandline.planner.physical.structure import goes_by, streams_below
+from strandline.planner.physical.waiting import find_waiting
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack, times
@@ -49,13 +51,16 @@ from strandline.runtime.operators.over_range import OverRangeOperator
 from strandline.runtime.operators.over_rows import OverRowsOperator
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.reorder_changes import ReorderChangesOperator
+from strandline.runtime.operators.routed_pairs import PairsOfUse, RouteOperator
 from strandline.runtime.operators.session_window import SessionWindowOperator
-from strandline.runtime.operators.shared_window_join import PairsOfUse, RouteOperator, SharedWindowJoinOperator
+from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
 from strandline.runtime.operators.split import SplitOperator
 from strandline.runtime.operators.top_k import TopKOperator, TopKPrefilterOperator
 from strandline.runtime.operators.unnest import UnnestOperator
 from strandline.runtime.operators.window_bounds import WindowBoundsOperator
+from strandline.runtime.reaches import Reaches
 from strandline.runtime.routed_results import bundle
+from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget, WorkReport
 from strandline.runtime.state.segments import State, States
 from strandline.runtime.watermark import SourceStatus, merge_statuses, watermark_of
 
@@ -198,12 +203,14 @@ class OperatorError(Exception):
 
 class FragmentRunner:
     """The operators of fragments, wired as their trees: one that several of them have runs once. `watch` observes the
-    output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all."""
+    output of each of them. `streams` are those by whose watermark each goes; by default, there is one for all.
+    `may_wait` are the operators of each that may be complete later; by default none of them."""
 
     def __init__(
         self,
         *roots: Node,
         streams: Sequence[frozenset[str]] = (),
+        may_wait: Sequence[frozenset[int]] = (),
         watch: Callable[[int, pl.DataFrame], None] | None = None,
     ) -> None:
         self._roots = roots
@@ -212,6 +219,9 @@ class FragmentRunner:
         self._watch = watch
         self.operators = [routes.get(number) or operator_for(node) for number, (node, _) in enumerate(self._steps)]
         self._release_early()
+        self.reaches = Reaches(self.operators, [sources for _, sources in self._steps])
+        if self.reaches.joins:
+            self._demand(routes, may_wait)
         self.passed = [0] * len(self._steps)  # how many elements have left each operator
         self.seconds = [0.0] * len(self._steps)  # of CPU that each has taken
 
@@ -227,13 +237,25 @@ class FragmentRunner:
                 if isinstance(below, ReorderChangesOperator) and used[source] == 1 and join.early is None:
                     below.releases_early, join.early = True, side
 
+    def _demand(self, routes: Mapping[int, RouteOperator], may_wait: Sequence[frozenset[int]]) -> None:
+        """Let joins put off nothing for routes of which one reader must not wait."""
+        waiting = may_wait or (frozenset[int](),) * len(self._roots)
+        for numbers, own in zip(self.numbers, waiting, strict=True):
+            for place, number in enumerate(numbers):
+                if number in routes and place not in own:
+                    (source,) = self._steps[number][1]
+                    join = self.operators[source] if isinstance(source, int) else None
+                    assert isinstance(join, SharedWindowJoinOperator), "a route follows a shared window join"
+                    join.in_time |= {routes[number].bounds}
+
     def step(
         self, inputs: Mapping[str, Batch], watermark: Watermark | Callable[[frozenset[str]], Watermark]
     ) -> list[Batch]:
         """The output of each fragment up to the watermark, which may be one by streams; inputs by port. What is over
         does not run again."""
         reached_by = [watermark(streams) if callable(watermark) else watermark for streams in self._sets]
-        if all(reached.was_over for reached in reached_by):
+        puts_off = bool(self.reaches.joins) or self.reaches.is_active
+        if all(reached.was_over for reached in reached_by) and not self.reaches.is_active:
             return [Batch.empty(physical.schema(root)) for root in self._roots]
         done: list[Batch] = []
 
@@ -246,14 +268,16 @@ class FragmentRunner:
         before = cpu_seconds()
         for number, (node, sources) in enumerate(self._steps):
             own, below = self._goes_by[number]
-            reached = reached_by[own]
+            reached, batches = reached_by[own], [input_of(source) for source in sources]
+            if puts_off:
+                reached, batches = self.reaches.take(number, reached, batches, done)
             if reached.was_over:
                 done.append(Batch.empty(physical.schema(node)))
                 continue
             if own != below:
                 reached = replace(reached, below=reached_by[below].time)
             try:
-                done.append(self.operators[number].step([input_of(source) for source in sources], reached))
+                done.append(self.operators[number].step(batches, reached))
             except QueryError as error:
                 raise OperatorError(number, error) from error
             self.passed[number] += len(done[number])
@@ -266,6 +290,11 @@ class FragmentRunner:
                 self._watch(number, done[number].frame)
                 before = cpu_seconds()
         return [input_of(output) for output in self._outputs]
+
+    def reach_of(self, root: int) -> Instant | None:
+        """Up to when the output of a fragment is complete, if work is put off below it, or was until this step."""
+        output = self._outputs[root]
+        return self.reaches.by_number.get(output) if isinstance(output, int) else None
 
     def readers(self, number: int, fragments: Sequence[Fragment]) -> frozenset[str]:
         """The queries whose results need the operator with a number."""
@@ -290,12 +319,12 @@ class FragmentRunner:
 
     def restore(self, ids: Sequence[str], states: States) -> None:
         """Continue from the states of operators by id; one that begins now has none."""
-        for operator_id, operator in zip(ids, self.operators, strict=True):
+        for number, (operator_id, operator) in enumerate(zip(ids, self.operators, strict=True)):
             if operator_id in states:
-                operator.restore(states[operator_id])
+                operator.restore(self.reaches.restore(number, states[operator_id]))
 
     def save(self) -> list[State]:
-        return [operator.save() for operator in self.operators]
+        return [self.reaches.save(number, operator.save()) for number, operator in enumerate(self.operators)]
 
 
 @dataclass(slots=True)
@@ -351,12 +380,18 @@ class StageOutput:
     profiler: EdgeProfiler = field(default_factory=EdgeProfiler)
     failed: frozenset[str] = frozenset()
     version: Mapping[str, Any] | None = None  # the version of the graph, for the tasks of the later stages
+    budget: WorkBudget = UNLIMITED  # for the tasks of the later stages, too
+    work: WorkReport = field(default_factory=WorkReport)
 
-    def runner(self, *fragments: Fragment) -> FragmentRunner:
-        """The operators of fragments, with the profiler on their edges if there is something to measure."""
+    def runner(
+        self, *fragments: Fragment, waiting: Mapping[str, frozenset[int]] = MappingProxyType({})
+    ) -> FragmentRunner:
+        """The operators of fragments, with the profiler on their edges if there is something to measure. `waiting` are
+        those of each that may wait, by fragment."""
         roots, streams = [f.root for f in fragments], tuple(f.streams for f in fragments)
+        may_wait = [waiting.get(f.id, frozenset()) for f in fragments]
         if not self.profiler.requested_metrics:
-            return FragmentRunner(*roots, streams=streams)
+            return FragmentRunner(*roots, streams=streams, may_wait=may_wait)
         steps: dict[int, list[str]] = {}
         for fragment, numbers in zip(fragments, _wire(*roots, *streams).numbers, strict=True):
             for own, number in enumerate(numbers):
@@ -366,7 +401,7 @@ class StageOutput:
             for step in steps[number]:
                 self.profiler.record(step, frame)
 
-        return FragmentRunner(*roots, streams=streams, watch=watch)
+        return FragmentRunner(*roots, streams=streams, may_wait=may_wait, watch=watch)
 
     def count(self, fragments: Sequence[Fragment], runner: FragmentRunner, states: Sequence[State] = ()) -> None:
         """Record the counters of fragments; stage 0 has no state. The state and the time of an operator that several of
@@ -422,6 +457,8 @@ class StageOutput:
         self.results = {}
         facts = {fragment: counts.to_json() for fragment, counts in self.counts.items()}
         self.for_driver.append(Message("operators", "", DRIVER, facts=facts))
+        if self.work != WorkReport():
+            self.for_driver.append(Message("work", "", DRIVER, facts=self.work.to_json()))
         if self.profiler.edges:
             edges = {name: edge.to_json() for name, edge in self.profiler.edges.items()}
             self.for_driver.append(Message("measured", "", DRIVER, facts=edges))
@@ -471,6 +508,11 @@ def run_stage(
     statuses = merge_statuses(SourceStatus.from_json(m.facts) for m in messages_in if m.kind == "watermark")
     out.profiler = EdgeProfiler(reduce(union_metrics, (status.requested_metrics for status in statuses.values()), ()))
     out.announced = frozenset(query for status in statuses.values() for query in status.announced)
+    budget = next((WorkBudget.from_json(m.facts) for m in messages_in if m.kind == "budget"), UNLIMITED)
+    ports: dict[str, Instant] = {}
+    for message in messages_in:
+        if message.kind == "reach" and message.stage == stage:
+            ports[message.name] = min(message.facts["time"], ports.get(message.name, FOREVER))
     reporting = _reporting_fragments(pipeline)
     last_stage = pipeline.stages if last_stage is None else last_stage
     after: States = {}
@@ -482,10 +524,11 @@ def run_stage(
         def reached(
             streams: frozenset[str], since: Instant = group[0].since, announces: bool = is_announced
         ) -> Watermark:
-            return replace(watermark_of(statuses, streams, since), announces=announces)
+            return replace(watermark_of(statuses, streams, since), announces=announces, budget=budget)
 
-        fragments, runner, results = _run(group, messages_in, states, reached, out, pipeline)
+        fragments, runner, results = _run(group, messages_in, states, reached, ports, out, pipeline)
         ids = _operator_ids(fragments, runner)
+        _note_work(fragments, runner, reached, out)
         for fragment, result in zip(fragments, results, strict=True):
             out.route(fragment.route, result)
         for stream, rows in runner.unmatched().items():
@@ -497,9 +540,30 @@ def run_stage(
     for message in messages_in:
         if message.stage == DRIVER:
             out.for_driver.append(message)
-        elif message.stage > stage or (message.kind in ("watermark", "version") and stage < last_stage):
+        elif message.stage > stage or (message.kind in ("watermark", "version", "budget") and stage < last_stage):
             out.send(shard, message)
     return after
+
+
+def _note_work(
+    fragments: Sequence[Fragment],
+    runner: FragmentRunner,
+    watermark: Callable[[frozenset[str]], Watermark],
+    out: StageOutput,
+) -> None:
+    """Note what shared window joins have done and put off, and up to when the outputs are complete that wait for it."""
+    for join in runner.reaches.joins:
+        out.work.spent += join.spent
+        out.work.left += sum(chunk.rows for chunk in join.waiting.segments)
+    for number, fragment in enumerate(fragments):
+        if (reach := runner.reach_of(number)) is None:
+            continue
+        if isinstance(fragment.route, physical.ExchangeTo):  # its readers take the least of all senders
+            message = Message("reach", fragment.route.port, fragment.route.stage, out.sender, facts={"time": reach})
+            for shard in range(out.shards):
+                out.send(shard, message)
+        elif reach < watermark(fragment.streams).time:
+            out.work.reaches[fragment.route.query] = reach
 
 
 def _run(
@@ -507,12 +571,15 @@ def _run(
     messages_in: Sequence[Message],
     states: States,
     watermark: Callable[[frozenset[str]], Watermark],
+    reaches: Mapping[str, Instant],
     out: StageOutput,
     pipeline: Pipeline,
 ) -> tuple[Sequence[Fragment], FragmentRunner, list[Batch]]:
-    """Run fragments that share operators, without those of queries that fail: theirs are run no further."""
+    """Run fragments that share operators, without those of queries that fail: theirs are run no further. `reaches` are
+    those of ports whose senders have put off work."""
     while True:
-        runner = out.runner(*fragments)
+        runner = out.runner(*fragments, waiting=find_waiting(pipeline))
+        runner.reaches.ports = {port.name: reaches[port.name] for port in runner.ports if port.name in reaches}
         runner.restore(_operator_ids(fragments, runner), states)
         try:
             return fragments, runner, runner.step(_inputs(runner.ports, messages_in), watermark)

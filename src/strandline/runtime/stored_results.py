@@ -217,7 +217,10 @@ def read_progress(run: Path, query: str) -> RecordedProgress | None:
             statuses = {name: SourceStatus.from_json(status) for name, status in newest[0].statuses.items()}
             own = [status.for_queries_over(streams) for name, status in statuses.items() if name in streams]
             rows = [status.high for status in own if status.rows]
-            return RecordedProgress(watermark_of(statuses, streams).time, min(max(rows, default=0), FOREVER - 1))
+            reach = newest[0].totals.get("reaches", {}).get(query, FOREVER)
+            return RecordedProgress(
+                min(watermark_of(statuses, streams).time, reach), min(max(rows, default=0), FOREVER - 1)
+            )
     return None
 
 

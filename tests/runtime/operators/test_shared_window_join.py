@@ -2,73 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
+from shared_joins import KEYS, LEFT, OUTPUTS, RIGHT, Join, in_order, joins, number, one, row_lists, uses
 from strandline.core.temporal import FOREVER
-from strandline.core.types import BIGINT, VARCHAR, Column
-from strandline.logical.expressions import Call, ColumnRef, Expression
-from strandline.planner.physical.plan import POINTS, WindowExtent, WindowUse
+from strandline.planner.physical.plan import WindowUse
 from strandline.runtime.kernels.batch import Batch
-from strandline.runtime.kernels.intervals import window
 from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.hash_join import HashJoinOperator
 from strandline.runtime.operators.reorder import ReorderOperator
-from strandline.runtime.operators.shared_window_join import RouteOperator, SharedWindowJoinOperator
+from strandline.runtime.operators.routed_pairs import RouteOperator
 from strandline.runtime.operators.stateless import TimeWindowOperator
 from strandline.runtime.state.segments import State
-from support import BOOLEAN, Elements, Payload, Slicing, batch, drive, examples, slicings
-
-LEFT = (Column("l.k", "k", VARCHAR), Column("l.v", "v", BIGINT), Column("l.word", "word", BIGINT))
-RIGHT = (Column("r.k", "k", VARCHAR), Column("r.v", "v", BIGINT), Column("r.word", "word", BIGINT))
-KEYS = [ColumnRef("l.k", VARCHAR)], [ColumnRef("r.k", VARCHAR)]
-LESS = Call("<", (ColumnRef("l.v", BIGINT), ColumnRef("r.v", BIGINT)), BOOLEAN)
-OUTPUTS = tuple((Column(f"out {c.id}", c.name, c.type), ColumnRef(c.id, c.type)) for c in (*LEFT[:2], *RIGHT[:2]))
-WORDS = ColumnRef("l.word", BIGINT), ColumnRef("r.word", BIGINT)
-
-
-def number(row: Payload, place: int) -> int:
-    value = row[place]
-    assert isinstance(value, int)
-    return value
-
-
-@dataclass(frozen=True)
-class Join:
-    """A shared join: its uses, whether it has keys and words, and a condition."""
-
-    uses: tuple[WindowUse, ...]
-    keys: int = 1
-    has_words: bool = False
-    condition: Expression | None = None
-
-    def make(self) -> SharedWindowJoinOperator:
-        words = WORDS if self.has_words else (None, None)
-        left_keys, right_keys = (side[: self.keys] for side in KEYS)
-        return SharedWindowJoinOperator(left_keys, right_keys, self.condition, words, LEFT, RIGHT, self.uses)
-
-    def bit(self, use: WindowUse) -> int:
-        """What the word of a row of the use has; every bit if there are no words."""
-        classes = list(dict.fromkeys(each.selections for each in self.uses))
-        return 1 << classes.index(use.selections) if self.has_words else -1
-
-    def pairs(self, use: WindowUse, lefts: Elements, rights: Elements) -> Elements:
-        """The definition."""
-        out: Elements = []
-        for left, *l_times in windowed(lefts, use.left):
-            for right, *r_times in windowed(rights, use.right):
-                start, end = max(l_times[0], r_times[0]), min(l_times[1], r_times[1])
-                equal = not self.keys or (left[0] is not None and left[0] == right[0])
-                less = self.condition is None or number(left, 1) < number(right, 1)
-                wanted = not self.has_words or number(left, 2) & number(right, 2) & self.bit(use)
-                if start < end and equal and less and wanted:
-                    out.append(((*left[:2], *right[:2]), start, end))
-        return out
+from support import Elements, Slicing, batch, drive, examples, slicings
 
 
 class OneUse(Operator):
@@ -93,34 +43,6 @@ class OneUse(Operator):
     def restore(self, state: State) -> None:
         for part in self.parts:
             part.restore(state)
-
-
-def windowed(rows: Elements, extent: WindowExtent) -> Elements:
-    starts, ends = window(np.array([start for _, start, _ in rows], np.int64), *extent)
-    elements = zip((row for row, _, _ in rows), starts.tolist(), ends.tolist(), strict=True)
-    return [element for element in elements if element[1] < element[2]]
-
-
-def row_lists(side: str) -> st.SearchStrategy[Elements]:
-    value = st.tuples(st.sampled_from(("a", "a", "b", None)), st.integers(0, 3), st.integers(1, 7))
-    return st.lists(st.tuples(value, st.integers(-10, 30)), max_size=8).map(
-        lambda drawn: [(row, time, time + 1) for row, time in drawn]
-    )
-
-
-extents: st.SearchStrategy[WindowExtent] = st.one_of(
-    st.just(POINTS),
-    st.tuples(st.integers(1, 12), st.just(1), st.just(0)),
-    st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(0, 3)),
-    st.just((None, 1, 0)),
-)
-selections = st.sampled_from((("", ""), ("p", ""), ("p", "q")))
-use_lists = st.lists(st.builds(WindowUse, extents, extents, selections), min_size=1, max_size=4).map(tuple)
-joins = st.builds(Join, use_lists, st.sampled_from((0, 1, 1)), st.booleans(), st.sampled_from((None, None, LESS)))
-
-
-def in_order(elements: Elements) -> list[str]:
-    return sorted(map(str, elements))
 
 
 @given(joins, row_lists("l"), row_lists("r"), slicings())
@@ -162,14 +84,6 @@ def test_each_use_sends_in_each_slice_what_a_join_of_its_own_sends(
             found = shared.step(slices, watermark).frame
             assert sorted(map(str, found.rows())) == sorted(map(str, expected.rows()))
             before = until
-
-
-def one(time: int, key: str = "a") -> Elements:
-    return [((key, 0, 1), time, time + 1)]
-
-
-def uses(*windows: tuple[int, int]) -> tuple[WindowUse, ...]:
-    return tuple(WindowUse((left, 1, 0), (right, 1, 0)) for left, right in windows)
 
 
 def test_the_window_over_the_older_row_decides() -> None:
@@ -260,5 +174,5 @@ def test_pairs_of_a_use_are_one_slice(step: int) -> None:
     rights = [element for time in range(40) for element in one(time)]
     out = join.make().step([batch(LEFT, lefts), batch(RIGHT, rights)], Watermark(40))
     for use in join.uses:
-        within = out.routing.slices[use.left[0] or 0, use.right[0] or 0]
+        (within,) = out.routing.parts[use.left[0] or 0, use.right[0] or 0]
         assert within.stop - within.start == len(join.pairs(use, lefts, rights))

@@ -6,6 +6,7 @@ fewer of them, since a hundred take long.
 
 In this process   the whole pipeline, batches of a second of stream time one after the other, from reading to results
                   that are counted: CPU seconds once the windows are full, and the state
+In a burst        response times by policy (join_burst.py)
 On Spark          from the start of the queries to the end of the streams, CPU seconds of all processes; sinks count
 """
 
@@ -24,6 +25,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bind_over, bound, statistics_of
+from strandline.apps.bench.join_burst import measure_burst, report_burst
 from strandline.apps.bench.measure import Figures, measured
 from strandline.apps.console import print_table
 from strandline.connectors.sinks import Callback
@@ -48,6 +50,7 @@ SECONDS: Final = 60  # of the streams on Spark
 RATE: Final = 10_000  # rows per second of each stream
 MATCHES: Final = 0.2  # of a row in the largest window, on average
 SHARDS: Final = 2
+QUICK_BURST: Final = 0.05  # of the windows and of the burst, for a quick run
 COUNTED: Final = 10  # batches that are measured, once the windows are full
 
 
@@ -115,6 +118,7 @@ def run_shared_join(bench: Bench) -> Figures:
         "here": here,
         "spark": on_spark,
         "same_answer": len({item["results"] for item in on_spark[-2:]}) == 1,
+        "burst": measure_burst(scale=1.0 if bench.rows is None else QUICK_BURST),
     }
 
 
@@ -248,6 +252,7 @@ def report_shared_join(figures: Figures, console: Console) -> None:
     ]
     print_table(console, f"{SECONDS} s of the streams on Spark", spark_heads, spark_rows, left=("queries",))
     console.print(f"the same number of results shared and unshared: {figures['same_answer']}")
+    report_burst(figures["burst"], console)
 
 
 def _limit(value: float | None) -> str:

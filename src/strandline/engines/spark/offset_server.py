@@ -115,10 +115,13 @@ class OffsetServer:
             return replace(planned, after=after)
         version, reference = self._graph.version, self._graph.reference
         # Of a query without any batch Spark makes one in any case.
-        required = reference != before.version or before.n == 0
+        required = reference != before.version or before.n == 0 or self._planner.has_work
         begin = version.positions_of(before.positions, before.version.number)
         end = self._planner.next(begin, required=required)
-        return PipelineOffset(before.n + 1, end, after, reference) if required or end != begin else None
+        if not required and end == begin:
+            return None
+        budget = self._planner.decide_budget(begin, end, version.pipeline)
+        return PipelineOffset(before.n + 1, end, after, reference, budget)
 
 
 def _hang_up(connection: Connection) -> None:

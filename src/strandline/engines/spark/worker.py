@@ -125,7 +125,7 @@ def read_split(job_text: str, number: int, start: Mapping[str, Any], end: Mappin
         source.check_seal(position.at, position.seal)
         # Batches are numbered by offsets, so that a replayed batch names its result files alike.
         out = job.open_output(version.pipeline, after.batch, 0, number)
-        out.version = after.version.to_facts()
+        out.version, out.budget = after.version.to_facts(), after.budget
         statuses = _statuses(job, version, after)
         ingest(version.pipeline, source, split, statuses, out, _split_times(job, after.batch))
         out.close()

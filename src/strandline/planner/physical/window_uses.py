@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from strandline.core.identity_cache import cached_by_identity
 from strandline.core.temporal import FOREVER
-from strandline.planner.physical.plan import SharedWindowJoin, WindowExtent, WindowUse
+from strandline.planner.physical.plan import Pipeline, SharedWindowJoin, WindowExtent, WindowUse, numbered
 
 
 def bound(extent: WindowExtent) -> int:
@@ -36,6 +36,13 @@ def extents_by_bits(uses: Sequence[WindowUse], side: int) -> Mapping[int, int]:
     for selections, bit in numbers.items():
         bits[largest[selections]] = bits.get(largest[selections], 0) | 1 << bit
     return dict(sorted(bits.items()))
+
+
+@cached_by_identity
+def count_shared_joins(pipeline: Pipeline) -> int:
+    """How many joins of a pipeline are shared."""
+    nodes = {node for fragment in pipeline.fragments for node in numbered(fragment.root)}
+    return sum(isinstance(node, SharedWindowJoin) for node in nodes)
 
 
 def ends_in_order(node: SharedWindowJoin, side: int) -> bool:

@@ -22,6 +22,7 @@ from typing import ClassVar
 
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.runtime.kernels.batch import Batch
+from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget
 from strandline.runtime.state.keyed_log import KeyedLog
 from strandline.runtime.state.segments import HashedLog, HeldRows, SortedLog, State
 from strandline.shedding.sampler import RateHistory
@@ -33,7 +34,8 @@ class Watermark:
 
     `announces`: everything that is open is sent again, to a sink that has lost it with its process. `was_over`: all
     inputs had ended with the slice before, so that there is nothing to do; other queries of the pipeline go on. `below`
-    is how far the input has come of an operator that holds back what runs ahead.
+    is how far the input has come of an operator that holds back what runs ahead. `budget` is how much of its work an
+    operator does that can put it off.
     """
 
     time: Instant
@@ -42,6 +44,7 @@ class Watermark:
     announces: bool = False
     was_over: bool = False
     below: Instant = BEFORE_ALL
+    budget: WorkBudget = UNLIMITED
 
 
 class Stateful:

@@ -5,52 +5,48 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
-from strandline.core.temporal import FOREVER
-from strandline.core.types import Column, Schema
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
+from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.compaction import StateStructure
 from strandline.planner.physical.plan import WindowUse
 from strandline.planner.physical.window_uses import bounds, classes, extents_by_bits
-from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, Index, Mask, Times, gather, keep, times, with_series
-from strandline.runtime.kernels.intervals import intersect, window
-from strandline.runtime.operators.base import Operator, Watermark
-from strandline.runtime.operators.hash_join import HashJoinOperator
+from strandline.runtime.kernels.batch import (
+    FROM,
+    UNTIL,
+    Batch,
+    Index,
+    Mask,
+    Times,
+    gather,
+    stack,
+    times,
+    with_series,
+    without,
+)
+from strandline.runtime.operators.base import Watermark
+from strandline.runtime.operators.hash_join import HashJoinOperator, by_hash, with_hashes
+from strandline.runtime.operators.routed_pairs import Bounds, Groups, RoutedBatch, Routing, Span, later
+from strandline.runtime.operators.waiting_work import (
+    PairRoutes,
+    Reaches,
+    Task,
+    WaitingChunks,
+    WaitingPairs,
+    time_span,
+)
 from strandline.runtime.scheduling.bands import Bands
-from strandline.runtime.state.segments import Segment, State, column, hashed_segment
+from strandline.runtime.scheduling.budget import CANDIDATE, CHUNK_ROWS, PROBE, RESULT, TASK, WorkBudget
+from strandline.runtime.state.segments import HASH, Segment, State, column, hashed_segment
 
-
-@dataclass(frozen=True, slots=True)
-class Routing:
-    """Pairs in the order of their bands: the times of both rows, the word of each pair if there are selections, and
-    for each pair of bounds the slice of the pairs within them.
-
-        band    … R2   R1   R0 | L0   L1   L2 …      R: the right row is the later one, L: the left one, or both
-        bounds         [-------|--------)            of a use with the windows R1 over the left and L1 over the right
-    """
-
-    left_times: Times
-    right_times: Times
-    words: Index | None
-    slices: dict[tuple[int, int], slice]
-    classes: dict[tuple[str, str], int]
-
-
-@dataclass(frozen=True, slots=True)
-class RoutedBatch(Batch):
-    """All pairs of a shared window join, each as long as it is valid in the largest windows, with their routing."""
-
-    routing: Routing
-
-
-def _after(time: Times, distance: int) -> Times:
-    """Times so much later; never after the end of time."""
-    if distance == FOREVER:
-        return np.full(len(time), FOREVER)
-    return np.where(time > FOREVER - distance, FOREVER, time + distance)
+_WAITING: Final = "chunks"  # in a saved state
+_FOUND: Final = "pairs"
+_REACH: Final = "reach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +68,14 @@ class KeptRows:
     def until(self, frame: pl.DataFrame) -> pl.Series:
         """When each of some rows leaves."""
         time = times(frame, FROM)
-        until = _after(time, self.largest)
+        until = later(time, self.largest)
         if self.word is not None and len(self.extents) > 1:
             word: Index = frame.get_column(self.word).to_numpy()
             needed = np.zeros(len(time), np.bool_)
             for extent, bits in sorted(self.extents.items(), reverse=True)[:-1]:
                 needed |= (word & bits) != 0
                 shorter = max(other for other in self.extents if other < extent)
-                until = np.where(needed, until, _after(time, shorter))
+                until = np.where(needed, until, later(time, shorter))
         return pl.Series(UNTIL, until)
 
 
@@ -87,10 +83,13 @@ class KeptRows:
 class Layout:
     """What follows from the uses of a join: the bands over the left and over the right, for each pair of bounds the
     codes of the first band and the last one of its pairs, how long rows of both sides are kept, and the classes of
-    selections with their bits."""
+    selections with their bits. `met` are the bands that chunks of the left meet, and of the right, and `needed` how
+    many of them a pair of bounds needs of both."""
 
     bands: tuple[Bands, Bands]
-    places: dict[tuple[int, int], tuple[int, int]]
+    routes: PairRoutes
+    met: tuple[Bands, Bands]
+    needed: dict[tuple[int, int], tuple[int, int]]
     extents: tuple[Mapping[int, int], Mapping[int, int]]
     classes: dict[tuple[str, str], int]
 
@@ -103,7 +102,19 @@ def _lay_out(uses: tuple[WindowUse, ...]) -> Layout:
     lasts = len(over_left) + over_right.band_of_window([right for _, right in of_uses])
     places = dict(zip(of_uses, zip(firsts.tolist(), lasts.tolist(), strict=True), strict=True))
     extents = extents_by_bits(uses, 0), extents_by_bits(uses, 1)
-    return Layout((over_left, over_right), places, extents, classes(uses))
+    met = over_right.merge_narrow(), over_left.merge_narrow()
+    counts = [met[side].band_of_window([of_use[1 - side] for of_use in of_uses]) + 1 for side in (0, 1)]
+    needed = dict(zip(of_uses, zip(*(count.tolist() for count in counts), strict=True), strict=True))
+    bands = over_left, over_right
+    return Layout(bands, PairRoutes(bands, places), met, needed, extents, classes(uses))
+
+
+class _Range(NamedTuple):
+    """The times of the rows that a chunk meets: none of them is later than its own row, and with `ties` as late."""
+
+    begin: Instant
+    end: Instant
+    ties: bool
 
 
 class SharedWindowJoinOperator(HashJoinOperator):
@@ -120,7 +131,12 @@ class SharedWindowJoinOperator(HashJoinOperator):
     If the left row is the later one, only the window over the right decides whether a pair belongs to a use, and the
     other way round: so the bands of each direction are those of one side, and of all pairs in the order of bands, the
     left row the later one or the right, those of a use are one slice. Nothing is done per use but to find its slice.
+
+    With a budget, new rows wait in chunks and meet one band after the other, in the order of a policy; what is left is
+    done in later steps. Then each use is complete up to a reach of its own, and has its pairs in order up to there.
     """
+
+    chunk_rows = CHUNK_ROWS
 
     def __init__(
         self,
@@ -139,25 +155,96 @@ class SharedWindowJoinOperator(HashJoinOperator):
         self.kept = KeptRows(by_left, names[0]), KeptRows(by_right, names[1])
         structures = self.kept[0].structure, self.kept[1].structure
         super().__init__(left_keys, right_keys, condition, left, right, structures)
+        self.waiting, self.found = WaitingChunks(self.layout.met, self.layout.needed), WaitingPairs()
+        self.reached: Reaches = {}  # up to where uses have their pairs, while something waits
+        self.spent = 0  # units of work in this step
+        self.in_time: frozenset[Bounds] = frozenset()  # uses that must not wait
+        self._range: _Range | None = None  # what the present task meets
+
+    @property
+    def has_work(self) -> bool:
+        """Whether something waits."""
+        return bool(self.waiting.segments)
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> RoutedBatch:
         rows = [
             Batch(with_series(batch.frame, side.until(batch.frame)))
             for batch, side in zip(inputs, self.kept, strict=True)
         ]
-        return self._routed(super().step(rows, watermark).frame)
+        if watermark.budget.units is not None or self.has_work:
+            return self._step_within(watermark.budget, rows, watermark)
+        sizes = [(len(batch), len(log.segments)) for batch, log in zip(rows, self.sides, strict=True)]
+        pairs = super().step(rows, watermark).frame
+        (left, lefts), (right, rights) = sizes
+        self.spent += left * (rights + 1) * PROBE + right * lefts * PROBE + pairs.height * RESULT
+        return self._routed(pairs)
+
+    # ---- work that is put off ----------------------------------------------------------------------------------------
+
+    def _step_within(self, budget: WorkBudget, inputs: list[Batch], watermark: Watermark) -> RoutedBatch:
+        """Put new rows with what waits, and do as much of it as the budget allows, at least one task."""
+        arrived = [by_hash(with_hashes(batch.frame, keys)) for batch, keys in zip(inputs, self.keys, strict=True)]
+        before = self.reached or dict.fromkeys(self.layout.needed, BEFORE_ALL)
+        self.waiting.add(arrived, self.chunk_rows)
+        for side, (log, frame) in enumerate(zip(self.sides, arrived, strict=True)):
+            after = min(watermark.time, self.waiting.oldest(1 - side))
+            log.expire(after)
+            log.append(without(frame, (HASH,)), frame.get_column(HASH).to_numpy(), after)
+        self._work(budget)
+        self.waiting.forget_done()
+        reaches = self.waiting.reaches(watermark.time)
+        # A use that is new to what waits begins with it.
+        before = {of_use: before.get(of_use, BEFORE_ALL) for of_use in self.layout.needed}
+        pairs = self.found.take(before, reaches, self.layout.routes)
+        self.reached = reaches if self.has_work else {}
+        frame = stack(pairs) if pairs else Batch.empty(self.output).frame
+        spans = {of_use: (before[of_use], reach) for of_use, reach in reaches.items()}
+        return self._routed(frame, spans)
+
+    def _work(self, budget: WorkBudget) -> None:
+        limit = FOREVER if budget.units is None else budget.units
+        is_first = True
+        while (is_first or self.spent < limit) and (task := self.waiting.next(budget.policy)) is not None:
+            self._run(task)
+            is_first = False
+        most = self.waiting.needed(self.in_time)
+        while (task := self.waiting.next(budget.policy, most)) is not None:
+            self._run(task)
+
+    def _run(self, task: Task) -> None:
+        """Let a chunk meet the segments that have rows in a band, with all rows that these have from there on."""
+        side, met = task.chunk.facts["side"], task.chunk.facts["met"]
+        spans = [(segment, *time_span(segment)) for segment in self.sides[1 - side].segments]
+        touched = [segment for segment, first, last in spans if last >= task.until and first < met]
+        earlier = max([last for _, _, last in spans if last < task.until], default=BEFORE_ALL)
+        until = min([first for _, first, last in spans if last >= task.until and first < met], default=task.until)
+        until = min(task.until, max(until, earlier + 1))
+        self._range = _Range(until, met, ties=side == 0)
+        # Not the segment of the state: what is derived from its rows is kept for as long as that is.
+        chunk = Segment.of(task.chunk.frame)
+        pairs = list(self._meet(chunk, touched, mine_is_left=side == 0))
+        self._range = None
+        self.spent += len(touched) * (TASK + chunk.rows * PROBE) + sum(part.height for part in pairs) * RESULT
+        self.found.add(pairs)
+        self.waiting.record(task, until)
+
+    # ---- pairs -------------------------------------------------------------------------------------------------------
 
     def _valid_together(
         self, mine: Segment, rows: Index, other: Segment, other_rows: Index
     ) -> tuple[Times, Times, Index, Index]:
         """The times of the rows of each pair in place of its interval: those of new rows first."""
         time, other_time = column(mine, FROM)[rows], column(other, FROM)[other_rows]
+        self.spent += len(rows) * CANDIDATE
         meet: Mask = (time < column(other, UNTIL)[other_rows]) & (other_time < column(mine, UNTIL)[rows])
         words = [
             column(side, word)[at] for side, at in ((mine, rows), (other, other_rows)) for word in self._words_in(side)
         ]
         if len(words) == 2:
             meet &= (words[0] & words[1]) != 0
+        if self._range is not None:
+            meet &= (other_time >= self._range.begin) & (other_time < self._range.end)
+            meet &= other_time <= time if self._range.ties else other_time < time
         if meet.all():
             return time, other_time, rows, other_rows
         return time[meet], other_time[meet], rows[meet], other_rows[meet]
@@ -173,39 +260,46 @@ class SharedWindowJoinOperator(HashJoinOperator):
             else:
                 yield with_series(pairs, pairs.get_column(UNTIL).alias(FROM), pairs.get_column(FROM).alias(UNTIL))
 
-    def _routed(self, pairs: pl.DataFrame) -> RoutedBatch:
-        """Pairs that have times in place of intervals, in the order of bands."""
+    def _routed(self, pairs: pl.DataFrame, spans: dict[Bounds, Span] | None = None) -> RoutedBatch:
+        """Pairs that have times in place of intervals, by band; with `spans` those of a band in groups that
+        the same uses take."""
         left, right = pairs.get_column(FROM).to_numpy(), pairs.get_column(UNTIL).to_numpy()
-        over_left, over_right = self.layout.bands
-        distance = left - right
-        # The bands of the left side count down, in front of those of the right.
-        code = np.where(
-            distance >= 0,
-            len(over_left) + over_right.band_of(distance),
-            len(over_left) - 1 - over_left.band_of(-distance),
-        ).astype(np.uint16)
-        ends = np.cumsum(np.bincount(code, minlength=len(over_left) + len(over_right))).tolist()
-        if len(over_left) + len(over_right) > 2:
-            order = np.argsort(code, kind="stable")
+        routes = self.layout.routes
+        place, groups = routes.codes_of(pairs), Groups(spans)
+        if spans is not None:
+            place = place * len(groups) + groups.of(np.maximum(left, right))
+        count = routes.codes * len(groups)
+        place = place.astype(np.uint16 if count < 2**16 else np.uint32)
+        ends = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=count))))
+        if count > 2:
+            order = np.argsort(place, kind="stable")
             pairs, left, right = gather(pairs, order), left[order], right[order]
-        slices: dict[tuple[int, int], slice] = {}
-        for of_use, (first, last) in self.layout.places.items():
-            slices[of_use] = slice(ends[first - 1] if first else 0, ends[last])
+        parts = {of_use: groups.parts(of_use, *codes, ends) for of_use, codes in routes.places.items()}
         words = [pairs.get_column(word).to_numpy() for word in self.words]
         word = None if not words else words[0] if len(words) == 1 else words[0] & words[1]
-        routing = Routing(left, right, word, slices, self.layout.classes)
-        until = np.minimum(_after(left, self.kept[0].largest), _after(right, self.kept[1].largest))
+        routing = Routing(left, right, word, parts, self.layout.classes, spans)
+        until = np.minimum(later(left, self.kept[0].largest), later(right, self.kept[1].largest))
         frame = with_series(pairs, pl.Series(FROM, np.maximum(left, right)), pl.Series(UNTIL, until))
         return RoutedBatch(frame, routing)
 
     def save(self) -> State:
         state = super().save()
-        return State({**state.numbers, **self._extents()}, state.segments)
+        numbers = {**state.numbers, **self._extents()}
+        numbers |= {f"{_REACH} {left} {right}": reach for (left, right), reach in self.reached.items()}
+        waiting = {_WAITING: self.waiting.segments, _FOUND: self.found.segments} if self.has_work else {}
+        return State(numbers, {**state.segments, **waiting})
 
     def restore(self, state: State) -> None:
         """Continue from a state that may have been kept for other uses: then rows leave at other times."""
         super().restore(state)
-        if state.segments and state.numbers != self._extents():
+        self.waiting.segments = list(state.segments.get(_WAITING, ()))
+        self.found.segments = list(state.segments.get(_FOUND, ()))
+        reaches = {name: reach for name, reach in state.numbers.items() if name.startswith(_REACH)}
+        for name, reach in reaches.items():
+            _, left, right = name.split()
+            self.reached[int(left), int(right)] = reach
+        extents = {name: extent for name, extent in state.numbers.items() if name not in reaches}
+        if state.segments and extents != self._extents():
             for log, side in zip(self.sides, self.kept, strict=True):
                 log.segments = [
                     hashed_segment(with_series(segment.frame, side.until(segment.frame))) for segment in log.segments
@@ -215,100 +309,3 @@ class SharedWindowJoinOperator(HashJoinOperator):
         """How long rows are kept, by side and bits."""
         sides = zip(("left", "right"), self.kept, strict=True)
         return {f"{name} {bits}": extent for name, side in sides for extent, bits in side.extents.items()}
-
-
-class RouteOperator(Operator):
-    """The pairs of one use of a shared window join.
-
-    Law    snapshot(out, t) = snapshot(left window, t) ⋈ snapshot(right window, t), over the rows of the selections
-    Emits  pairs that may start after the slice if a window slides: a reorder buffer follows
-    """
-
-    is_timed = False
-
-    def __init__(self, use: WindowUse, outputs: Sequence[tuple[Column, ColumnRef]]) -> None:
-        self.use = use
-        self.outputs = tuple((column.id, source.id) for column, source in outputs)
-        self.bounds = bounds(use)
-        self.slides = use.left[1] > 1 or use.right[1] > 1
-
-    def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
-        (batch,) = inputs
-        assert isinstance(batch, RoutedBatch), "a route follows a shared window join"
-        pairs = PairsOfUse(batch, self.use, self.bounds, self.outputs)
-        if not self.slides:
-            return pairs
-        left_times, right_times = (
-            times[pairs.within] for times in (batch.routing.left_times, batch.routing.right_times)
-        )
-        within_left, within_right = window(left_times, *self.use.left), window(right_times, *self.use.right)
-        start, end, meet = intersect(*within_left, *within_right)
-        if pairs.marked is not None:
-            start, end, meet = start[pairs.marked], end[pairs.marked], meet[pairs.marked]
-        return pairs.with_times(start, end).keep(meet)
-
-
-def valid_in(left_times: Times, right_times: Times, over_left: int, over_right: int) -> tuple[Times, Times]:
-    """When pairs are valid in windows that do not slide: from the later row on, until one of both has left."""
-    ends = _after(left_times, over_left), _after(right_times, over_right)
-    return np.maximum(left_times, right_times), np.minimum(*ends)
-
-
-class PairsOfUse(Batch):
-    """The pairs of one use: parts of columns that all uses have in common. Only where an operator reads them they are
-    made a frame; results are cut out of the common columns by the driver."""
-
-    __slots__ = ("_frame", "_marked", "bit", "bounds", "outputs", "source", "within")
-
-    source: RoutedBatch
-    within: slice
-    bounds: tuple[int, int]
-    outputs: tuple[tuple[str, str], ...]
-    bit: int
-    _frame: pl.DataFrame | None
-    _marked: Mask | None
-
-    def __init__(
-        self, source: RoutedBatch, use: WindowUse, bounds: tuple[int, int], outputs: tuple[tuple[str, str], ...]
-    ) -> None:
-        routing = source.routing
-        fields = {
-            "source": source,
-            "within": routing.slices[bounds],
-            "bounds": bounds,
-            "outputs": outputs,
-            "bit": 0 if routing.words is None else 1 << routing.classes[use.selections],
-            "_frame": None,
-            "_marked": None,
-        }
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def marked(self) -> Mask | None:
-        """Which pairs of the slice are those of the selection; None if all are."""
-        if self._marked is None and self.bit:
-            words = self.source.routing.words
-            assert words is not None, "there is a bit"
-            object.__setattr__(self, "_marked", (words[self.within] & self.bit) != 0)
-        return self._marked
-
-    def __len__(self) -> int:
-        marked = self.marked
-        return self.within.stop - self.within.start if marked is None else int(np.count_nonzero(marked))
-
-    @property
-    def frame(self) -> pl.DataFrame:
-        frame = self._frame
-        if frame is None:
-            frame = self._make_frame()
-            object.__setattr__(self, "_frame", frame)
-        return frame
-
-    def _make_frame(self) -> pl.DataFrame:
-        frame, routing, within = self.source.frame, self.source.routing, self.within
-        start, end = valid_in(routing.left_times[within], routing.right_times[within], *self.bounds)
-        part = within.start, within.stop - within.start
-        columns = [frame.get_column(source).slice(*part).alias(name) for name, source in self.outputs]
-        made = pl.DataFrame([*columns, pl.Series(FROM, start), pl.Series(UNTIL, end)])
-        return made if self.marked is None else keep(made, self.marked)

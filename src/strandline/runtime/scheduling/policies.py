@@ -10,7 +10,7 @@ Within a band every key rises with the chunk. So each band is done in the order 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ class BandTasks(NamedTuple):
         return cls(chunk, band, bands.widths[band], bands.widths_per_query[band])
 
 
+PolicyName: TypeAlias = Literal["LWO", "SWF", "Greedy", "rate"]
 TaskKey: TypeAlias = Callable[[BandTasks], tuple[npt.NDArray[Any], ...]]
 
 
