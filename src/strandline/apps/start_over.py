@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-from strandline.connectors.sinks.parquet import OWNER, OWNER_FILE
+from strandline.connectors.sinks.parquet import FORMER_DIRECTORY, OWNER, OWNER_FILE
 from strandline.connectors.sinks.parquet_results import open_file
 from strandline.core.durable import encode_name, read_document
 from strandline.core.errors import CheckpointError, SinkError
@@ -45,8 +45,10 @@ def find_leftovers(text: str, out: Path | None, checkpoint: Path | None, tables:
         queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in stored_queries(path.parent))]))
         if names & {query.lower() for query in queries}:
             refuse_busy(path.parent)
+            owner = str(identity["id"])
             found.append(Leftover("checkpoint", path.parent))
-            found += _outputs(path.parent, str(identity["id"]), queries)
+            found += _outputs(path.parent, owner, queries)
+            found += _former_results(out, owner, {leftover.path for leftover in found})
     if out is not None:
         known = {leftover.path for leftover in found}
         for name in query_names(statements):
@@ -108,6 +110,18 @@ def _outputs(checkpoint: Path, owner: str, queries: Sequence[str]) -> Iterator[L
             f"*/part-{encode_name(next(iter(queries)))}-*.parquet"
         )
         yield from (Leftover(f"{kind} rows", part) for part in sorted(parts))
+
+
+def _former_results(out: Path | None, owner: str, known: set[Path]) -> Iterator[Leftover]:
+    """Results of queries that a checkpoint has had before its script was updated."""
+    if out is None:
+        return
+    for place in (f"*/{OWNER_FILE}", f"{FORMER_DIRECTORY}/*/*/{OWNER_FILE}"):
+        for path in sorted(out.glob(place)):
+            if path.parent not in known and _owner_of(path.parent) == owner:
+                yield Leftover("former results", path.parent)
+                if open_file(path.parent).exists():
+                    yield Leftover("open elements", open_file(path.parent))
 
 
 def _refuse_foreign(path: Path, root: Path | None) -> SinkError:

@@ -302,6 +302,11 @@ class Statements:
             )
         return bound
 
+    def sink_of(self, text: str) -> Sink | None:
+        """The sink that a statement names; None for one without."""
+        statement = parse_one(text) if text else None
+        return self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
+
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
         stream = self._catalog.get(name)

@@ -129,10 +129,15 @@ class Store(ABC):
             f" NULL, batch {self.type_of(BIGINT)} NOT NULL, complete_until {self.type_of(_INSTANT)})"
         )
 
-    def enter(self, sink: str, owner: str, query: str) -> None:
-        """A row for a new sink, without a batch."""
-        values = ", ".join([self.parameter] * 3)
-        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, -1, NULL)", (sink, owner, query))
+    def enter(self, sink: str, owner: str, query: str, batch: int) -> None:
+        """A row for a new sink, as if it had the batches up to one, which come before its query."""
+        values = ", ".join([self.parameter] * 4)
+        self.execute(f"INSERT INTO {self.batches} VALUES ({values}, NULL)", (sink, owner, query, batch))
+
+    def pass_over(self, sink: str, batch: int) -> None:
+        """Pass over the batches up to one: the query of the sink had failed, and was added again."""
+        place = self.parameter
+        self.execute(f"UPDATE {self.batches} SET batch = {place} WHERE sink = {place}", (batch, sink))
 
     def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
         place = self.parameter
@@ -256,8 +261,11 @@ class TableWriter(SinkWriter):
             self._store.make_batches_table()
             for table in self._all:
                 self._store.create(table)
-            if self._store.lock(self._main.name) is None:
-                self._store.enter(self._main.name, resume_point.owner, self._query)
+            before, recorded = resume_point.first - 1, self._store.lock(self._main.name)
+            if recorded is None:
+                self._store.enter(self._main.name, resume_point.owner, self._query, before)
+            elif resume_point.replaces and recorded.batch < before:
+                self._store.pass_over(self._main.name, before)
 
     def write(self, sink_batch: SinkBatch) -> None:
         """Write a batch, with retries; the recorded batch number detects a commit that succeeded."""
@@ -449,6 +457,10 @@ class TableSink(Sink):
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
         return TableWriter(self.store(), self.table, self.shows, query, columns)
+
+    @property
+    def bears_gaps(self) -> bool:
+        return self.shows == "elements"
 
     @property
     def takes_changes(self) -> bool:

@@ -56,7 +56,8 @@ class GraphQuery:
     the first batch that may have run with that.
 
     `identity` is a digest of the query, its streams, its functions and its sink, as they are declared; `text` is its
-    statement, and `sink` the identity of the sink.
+    statement, and `sink` the identity of the sink. `declarations` are the streams, functions and the sink in words.
+    One that `replaces` has the place of an earlier query of its name, whose results are moved away.
     """
 
     name: str
@@ -66,6 +67,21 @@ class GraphQuery:
     identity: str = ""
     text: str = ""
     sink: str | None = None
+    declarations: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedQuery:
+    """A query that a graph had until it failed, and the error that it failed with."""
+
+    query: GraphQuery
+    code: str
+    message: str
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> FailedQuery:
+        return FailedQuery(GraphQuery(**data["query"]), str(data["code"]), str(data["message"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +91,7 @@ class GraphVersion:
     `since` has the version with which each operator began, by id, and each source, by `source:name`: what is stored of
     one from before is not its state. `batch` is the first batch that may run with the version. Numbers of queries and
     fragments are given once; `next_query` and `next_fragment` are the next free ones. `name` is that of the graph, the
-    same in all versions: files beside those of other pipelines have it.
+    same in all versions: files beside those of other pipelines have it. `failed` are the queries that it lost.
     """
 
     number: int
@@ -86,6 +102,7 @@ class GraphVersion:
     next_query: int = 0
     next_fragment: int = 1
     name: str = ""
+    failed: tuple[FailedQuery, ...] = ()
 
     @staticmethod
     def first(pipeline: Pipeline, queries: Sequence[GraphQuery] = ()) -> GraphVersion:
@@ -96,14 +113,24 @@ class GraphVersion:
         name = given[0].name if given else ""
         return GraphVersion(0, pipeline, numbered_queries, begin, 0, len(given), len(pipeline.fragments) + 1, name)
 
-    def following(self, pipeline: Pipeline, queries: Sequence[GraphQuery], batch: int) -> GraphVersion:
-        """The version after this one."""
+    def following(
+        self,
+        pipeline: Pipeline,
+        queries: Sequence[GraphQuery],
+        batch: int,
+        *,
+        remaining: Pipeline | None = None,
+        failed: Sequence[FailedQuery] | None = None,
+    ) -> GraphVersion:
+        """The version after this one. What `remaining` lacks was given up: where the version has an equal part, that
+        begins again."""
         number = self.number + 1
-        since = {part: self.since.get(part, number) for part in parts_of(pipeline)}
+        going_on = set(parts_of(self.pipeline if remaining is None else remaining))
+        since = {part: self.since.get(part, number) if part in going_on else number for part in parts_of(pipeline)}
         next_query = max([self.next_query, *(query.number + 1 for query in queries)])
         next_fragment = max([self.next_fragment, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
-        given = next_query, next_fragment
-        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given, self.name)
+        given = next_query, next_fragment, self.name, self.failed if failed is None else tuple(failed)
+        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given)
 
     def has_begun(self, part: str, version: int) -> bool:
         """Whether an operator or a source was in an earlier version, without a gap up to this one."""
@@ -122,6 +149,11 @@ class GraphVersion:
         """The names of the queries that an earlier version had as well."""
         return frozenset(query.name for query in self.queries if query.began <= version)
 
+    @property
+    def first_batches(self) -> dict[str, int]:
+        """The first batch of each query that was added, by name: results of earlier ones are of another query."""
+        return {query.name: query.batch for query in self.queries if query.batch}
+
     def query(self, name: str) -> GraphQuery:
         return next(query for query in self.queries if query.name == name)
 
@@ -132,6 +164,7 @@ class GraphVersion:
             "batch": self.batch,
             "next": [self.next_query, self.next_fragment],
             "queries": [asdict(query) for query in self.queries],
+            "failed": [asdict(failed) for failed in self.failed],
             "since": dict(self.since),
             "pipeline": encode_pipeline(self.pipeline),
         }
@@ -230,7 +263,8 @@ class GraphVersions:
             # Where a stream is, and who feeds it, is a matter of the process: a checkpoint may be moved with its files.
             streams = tuple(declared.streams.get(stream.name, stream) for stream in pipeline.streams)
             pipeline = replace(pipeline, streams=streams)
-            given = next_query, next_fragment, str(body["name"])
+            failed = tuple(FailedQuery.from_json(each) for each in body.get("failed", []))
+            given = next_query, next_fragment, str(body["name"]), failed
             version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise damaged(path) from None
