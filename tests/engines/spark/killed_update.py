@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from killed_graph import around, die
 
 import strandline as sl
@@ -43,7 +44,14 @@ def arrange(moment: str) -> None:
 def main(directory: Path, script: str, *words: str) -> None:
     for moment in words:
         arrange(moment)
+
+    def picky(values: pa.Array) -> pa.Array:
+        if "PICKY" in os.environ and len(values):
+            raise ValueError("never")
+        return values
+
     with sl.connect(shards=2, batch_rows=40) as db:
+        db.function("picky", picky, arguments=["BIGINT"], returns="BIGINT")
         statements = read_script(db, (directory / script).read_text())
         queries = start_script(db, statements, directory / "out", None, update="--update" in words)
         for query in queries:

@@ -174,3 +174,36 @@ def test_killed_at_any_moment_of_an_update(tmp_path: Path, interrupted: Path, se
         process.communicate()
         assert stored_set(tmp_path) in (as_set(QUERIES), as_set(CHANGED))
     judge(tmp_path, run(tmp_path, "new.sql", "--update"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="a long run: STRANDLINE_LONG=1")
+def test_a_failed_query_and_one_over_another_stream_are_added_again(tmp_path: Path) -> None:
+    write_input(tmp_path, 0, 12)
+    declared = STREAM.format(directory=tmp_path)
+    other = declared.replace("STREAM s", "STREAM u")
+    queries = "CREATE STREAM every AS SELECT k, v FROM s;\nCREATE STREAM bad AS SELECT picky(v) AS v FROM s;\n"
+    queries += "CREATE STREAM others AS SELECT v FROM u;\n"
+    gone = """CREATE STREAM gone AS SELECT s.v FROM s WINDOW(RANGE 1 SECOND), u WINDOW(RANGE 1 SECOND)
+      WHERE s.ts = u.ts;\n"""
+    (tmp_path / "old.sql").write_text(declared + other + gone + queries)
+    (tmp_path / "new.sql").write_text(declared + other.replace("ts;", "ts WITHIN 1 SECOND;") + queries)
+    os.environ["PICKY"] = "1"
+    try:
+        assert run(tmp_path, "old.sql", "third batch").returncode == -9
+    finally:
+        del os.environ["PICKY"]
+    stored = read_stored_graph(tmp_path / "out/.strandline/checkpoint/gone")
+    assert stored is not None and [failed.query.name for failed in stored.failed] == ["bad"]
+    write_input(tmp_path, 12, FILES)
+    (tmp_path / "in" / "_END").touch()
+    done = run(tmp_path, "new.sql", "--update")
+    assert done.returncode == 0, done.stderr
+    begins: dict[str, Any] = ast.literal_eval(done.stdout.partition("ended ")[2])
+    assert begins["every"] == begins["others"] == BEFORE_ALL < begins["bad"]
+    assert answer(tmp_path / "out/every").equals(alone(tmp_path, "SELECT k, v FROM s", BEFORE_ALL))
+    assert answer(tmp_path / "out/others").equals(alone(tmp_path, "SELECT v FROM s", BEFORE_ALL))
+    assert answer(tmp_path / "out/bad").equals(alone(tmp_path, "SELECT v FROM s", begins["bad"]))
+    again = run(tmp_path, "new.sql")
+    assert again.returncode == 0 and "script-changed" not in again.stderr, again.stderr
