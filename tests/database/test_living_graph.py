@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
 import sqlite3
@@ -50,6 +51,10 @@ def values(query: Query) -> list[tuple[Any, ...]]:
     table = query.results()
     names = [name for name in table.column_names if not name.startswith("valid_")]
     return sorted((tuple(row[name] for name in names) for row in table.to_pylist()), key=repr)
+
+
+def has_rows(query: Query, count: int) -> bool:
+    return bool(query.results().num_rows == count)
 
 
 def in_one_pipeline(*queries: Query) -> bool:
@@ -325,7 +330,7 @@ def test_a_table_of_a_database_takes_a_query_that_is_added(db: Database, tmp_pat
     first = db.sql("SELECT v FROM s", name="first")
     for second in range(3):  # several batches
         give(db, ("a", second, second))
-        wait_for(lambda expected=second + 1: first.results().num_rows == expected)
+        wait_for(functools.partial(has_rows, first, second + 1))
     sink = db.sql(f"CREATE SINK added INTO sqlite('{tmp_path}/x.db', 't') AS SELECT v FROM s STARTING NOW")
     give(db, ("b", 7, 5))
     db.end("s")

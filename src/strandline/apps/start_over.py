@@ -16,7 +16,7 @@ from strandline.core.errors import CheckpointError, SinkError
 from strandline.core.lease import refuse_busy
 from strandline.database.script import checkpoint_root
 from strandline.runtime.checkpoint.examine import read_outputs
-from strandline.runtime.checkpoint.identity import IDENTITY, read_identity, stored_queries
+from strandline.runtime.checkpoint.identity import read_identity, stored_graphs
 from strandline.runtime.outputs import side_output
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -40,14 +40,14 @@ def find_leftovers(text: str, out: Path | None, checkpoint: Path | None, tables:
     names = {name.lower() for name in query_names(statements)}
     root = checkpoint_root(out, checkpoint)
     found: list[Leftover] = []
-    for path in sorted(root.glob(f"*/{IDENTITY}")) if root is not None else ():
-        identity = read_identity(path.parent)
-        queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in stored_queries(path.parent))]))
+    for graph in stored_graphs(root) if root is not None else ():
+        path, identity = graph.checkpoint, read_identity(graph.checkpoint)
+        queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in graph.queries)]))
         if names & {query.lower() for query in queries}:
-            refuse_busy(path.parent)
+            refuse_busy(path)
             owner = str(identity["id"])
-            found.append(Leftover("checkpoint", path.parent))
-            found += _outputs(path.parent, owner, queries)
+            found.append(Leftover("checkpoint", path))
+            found += _outputs(path, owner, queries)
             found += _former_results(out, owner, {leftover.path for leftover in found})
     if out is not None:
         known = {leftover.path for leftover in found}

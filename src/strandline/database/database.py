@@ -49,7 +49,7 @@ from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
 from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.planner.prices import load_prices
-from strandline.runtime.checkpoint.identity import Checkpoint, declarations_of, identify_query, stored_queries
+from strandline.runtime.checkpoint.identity import Checkpoint, declarations_of, identify_query, stored_graphs
 from strandline.runtime.checkpoint.verify import must_repeat
 from strandline.runtime.checkpoint.versions import GraphQuery
 from strandline.runtime.graph_changes import Addition, add_query, finish_batches, replace_queries
@@ -100,6 +100,7 @@ class Database:
         self.checkpoint = Path(checkpoint).absolute() if checkpoint is not None else None
         self.take_over = take_over  # whether queries go on from checkpoints that another run is writing
         self.batch_rows = batch_rows
+        self.pipeline = ""  # where queries go, by SET PIPELINE
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # the sink of queries without one
@@ -158,8 +159,9 @@ class Database:
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
         self._require_open()
-        query = replace(self._statements.bind_stream(name), sink=sink)
-        return self.start([query], self.checkpoint_of(query.name))[0]
+        query = self._statements.start(replace(self._statements.bind_stream(name), sink=sink))
+        assert query is not None, "only scripts start queries later"
+        return query
 
     @checked()
     def notices(self) -> list[Notice]:
@@ -175,12 +177,13 @@ class Database:
         self._require_open()
         running = {query.name.lower() for query in self.queries if query.is_running}
         started: list[Query] = []
-        has_checkpoints = self.checkpoint is not None and self.checkpoint.is_dir()
-        for directory in sorted(self.checkpoint.iterdir()) if self.checkpoint is not None and has_checkpoints else ():
-            stored = stored_queries(directory)
-            if stored and not running & {query.name.lower() for query in stored}:
-                bound = [self._statements.bind_stored(query, (sinks or {}).get(query.name)) for query in stored]
-                started += self.start(bound, directory)
+        for graph in () if self.checkpoint is None else stored_graphs(self.checkpoint):
+            if graph.has_begun and graph.queries and not running & {query.name.lower() for query in graph.queries}:
+                bound = [
+                    self._statements.bind_stored(query, (sinks or {}).get(query.name), graph.pipeline)
+                    for query in graph.queries
+                ]
+                started += self.start(bound, graph.checkpoint)
         return started
 
     def start(
@@ -195,6 +198,7 @@ class Database:
         Late and rejected rows are kept as files in `side_outputs`, or beside the first result that is a directory. With
         a `replacement` the graph of the checkpoint is changed before: `queries` are those of it that go on.
         """
+        assert len({query.pipeline for query in queries}) <= 1, "queries of one pipeline start together"
         names = [query.name for query in queries]
         if replacement is not None and checkpoint is not None:
             names += [added.query.name for added in replacement.added]
@@ -276,6 +280,7 @@ class Database:
             allow=self.catalog.allow,
             functions=self.catalog.functions,
             replaced=replaced,
+            group=next((query.pipeline for query in queries), None),
         )
         pipeline.inputs = inputs
         return replace(planned, inputs=inputs), pipeline
@@ -341,7 +346,7 @@ class Database:
         shared = {
             key: wanted & {stream.name for stream in pipeline.physical.streams}
             for key, pipeline in pipelines.items()
-            if not pipeline.is_over and pipeline.shedding_controller is None
+            if pipeline.group == query.pipeline and not pipeline.is_over and pipeline.shedding_controller is None
         }
         best = max(shared, key=lambda key: len(shared[key]), default=None)
         return pipelines[best] if best is not None and shared[best] else None
@@ -398,9 +403,9 @@ class Database:
         """Names for queries whose user gave them none: q1, q2, …, without those that are taken by then."""
         return (name for number in count(1) if self.is_free(name := f"q{number}"))
 
-    def checkpoint_of(self, name: str) -> Path | None:
-        """The directory for the checkpoint of a query; None for a temporary one."""
-        return query_directory(self.checkpoint, name) if self.checkpoint is not None else None
+    def checkpoint_of(self, name: str, pipeline: str = "") -> Path | None:
+        """The directory for the checkpoint of a query in a pipeline; None for a temporary one."""
+        return query_directory(self.checkpoint, name, pipeline) if self.checkpoint is not None else None
 
     def make_view_sink(self, view: DerivedStream) -> Memory:
         """Where a materialized view is kept: in memory, and with a checkpoint also beside it."""
@@ -417,7 +422,8 @@ class Database:
             self.queries.remove(query)
         if self.checkpoint is not None:
             shutil.rmtree(self._view_directory(name), ignore_errors=True)
-            shutil.rmtree(query_directory(self.checkpoint, name), ignore_errors=True)
+            for pipeline in {"", *(query.runs_in.group for query in dropped)}:
+                shutil.rmtree(query_directory(self.checkpoint, name, pipeline), ignore_errors=True)
 
     def _view_directory(self, name: str) -> Path:
         assert self.checkpoint is not None, "without one, a view is in memory only"

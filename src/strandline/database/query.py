@@ -78,7 +78,8 @@ class Query:
         self.columns = pipeline.metrics.plan_of(name).columns
         self.sink = sink
         self._pipeline = pipeline
-        self._number = pipeline.graph.version.query(name).number
+        self.in_graph = pipeline.graph.version.query(name)  # as it was when it began, or was resumed
+        self._number = self.in_graph.number
         self._notices = notices  # of its statement
         self._running_notices = RunningNotices(name, pipeline, log)
         self._warned = False

@@ -26,7 +26,7 @@ from strandline.database.database import Database
 from strandline.database.replacement import AddedQuery, Replacement
 from strandline.database.statements import BoundQuery
 from strandline.logical.tree import streams_read, tables_read
-from strandline.runtime.checkpoint.identity import IDENTITY, StoredGraph, read_identity, read_stored_graph
+from strandline.runtime.checkpoint.identity import StoredGraph, stored_graphs
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.versions import FailedQuery, GraphQuery
 
@@ -143,6 +143,11 @@ class _Graph:
         """The streams that it reads with its new queries."""
         return self.stored.streams.union(*(streams_of(query) for query in (*self.again, *self.new)))
 
+    def is_near(self, query: BoundQuery) -> bool:
+        """Whether a query belongs to it: it reads one of its streams or, with a name, is to run in its pipeline."""
+        is_own = query.pipeline == self.stored.pipeline
+        return is_own and (query.pipeline != "" or bool(streams_of(query) & self.streams))
+
     def former(self, name: str) -> GraphQuery | FailedQuery | None:
         """The query that it has or had under a name."""
         queries = (query for query in self.stored.queries if query.name == name)
@@ -158,6 +163,8 @@ class _Graph:
 
     def refuses(self, query: BoundQuery) -> str:
         """Why a query cannot be added; empty if it can."""
+        if query.pipeline != self.stored.pipeline:
+            return "a query is not moved to another pipeline"
         if tables_read(query.plan):
             return "a query over a table cannot be added to queries that have run"
         if query.shedding is not None or any(other.shedding is not None for other in self.kept):
@@ -180,7 +187,7 @@ def place_queries(
     queries = [replace(q, sink=q.sink or sink_of(q.name, out, sink) or database.memory) for q in queries]
     if root is None:
         return Placement([PlacedQueries(None, group) for group in connected_groups(queries)])
-    stored = list(_stored_graphs(root))
+    stored = list(stored_graphs(root))
     names = {query.name for query in queries}
     graphs = [_Graph(graph) for graph in stored if names & graph.names]
     described = {query.name: database.describe(query) for query in queries} if graphs else {}
@@ -193,21 +200,11 @@ def place_queries(
     groups = [_place(database, graph, refused, out, sink) for graph in graphs]
     taken = {graph.checkpoint for graph in stored}
     for group in connected_groups(alone):
-        directory = _free_directory(root, group[0].name, taken)
+        directory = _free_directory(root, group[0], taken)
         taken.add(directory)
         groups.append(PlacedQueries(directory, group))
     changes += [QueryChange(name, "gone", remark="what it has written stays") for g in graphs for name in g.gone(names)]
     return Placement(groups, changes, sum(len(graph.kept) for graph in graphs))
-
-
-def _stored_graphs(root: Path) -> Iterator[StoredGraph]:
-    """The graphs of all checkpoints below a directory; of one that has not begun the queries that it is for."""
-    for path in sorted(root.glob(f"*/{IDENTITY}")):
-        stored = read_stored_graph(path.parent)
-        if stored is None:
-            recorded = read_identity(path.parent)["queries"].items()
-            stored = StoredGraph(path.parent, tuple(GraphQuery(name, identity=digest) for name, digest in recorded))
-        yield stored
 
 
 def _find_home(query: BoundQuery, graphs: Sequence[_Graph], described: Mapping[str, GraphQuery]) -> bool:
@@ -217,7 +214,7 @@ def _find_home(query: BoundQuery, graphs: Sequence[_Graph], described: Mapping[s
         return False
     identity = described[query.name].identity
     for graph in homes:
-        if graph.stored.identities.get(query.name) == identity:
+        if graph.stored.identities.get(query.name) == identity and graph.stored.pipeline == query.pipeline:
             graph.kept.append(query)
             return True
     homes[0].again.append(query)
@@ -239,7 +236,7 @@ def _join_graphs(queries: Sequence[BoundQuery], graphs: Sequence[_Graph]) -> lis
 
 def _best_graph(query: BoundQuery, graphs: Sequence[_Graph]) -> _Graph | None:
     streams = streams_of(query)
-    able = [graph for graph in graphs if streams & graph.streams and not graph.refuses(query)]
+    able = [graph for graph in graphs if graph.is_near(query) and not graph.refuses(query)]
     return max(able, key=lambda graph: len(streams & graph.streams), default=None)
 
 
@@ -267,7 +264,7 @@ def _change_of(query: BoundQuery, graphs: Sequence[_Graph], described: Mapping[s
             return QueryChange(query.name, "new", line, graph.begins(query))
         if query in graph.again:
             return _change_again(query, graph, described[query.name], line)
-    if any(streams_of(query) & graph.streams for graph in graphs):
+    if any(graph.is_near(query) for graph in graphs):
         return QueryChange(query.name, "new", line, _BEGINNING, "in a pipeline of its own")
     return None
 
@@ -284,7 +281,7 @@ def _change_again(query: BoundQuery, graph: _Graph, now: GraphQuery, line: int |
         refusal = f"{sink.display_location} has results of it as it was"
     if isinstance(former, FailedQuery) and is_same:
         return QueryChange(query.name, "failed", line, graph.begins(query), former.message, refusal=refusal)
-    remark, difference = _difference(before, now)
+    remark, difference = ("its pipeline", ()) if is_same else _difference(before, now)
     return QueryChange(query.name, "changed", line, graph.begins(query), remark, difference, refusal)
 
 
@@ -329,11 +326,11 @@ def _ended_streams(checkpoint: Path) -> frozenset[str] | None:
     return frozenset(name for name, status in statuses.items() if status["ended"])
 
 
-def _free_directory(root: Path, name: str, taken: set[Path]) -> Path:
+def _free_directory(root: Path, first: BoundQuery, taken: set[Path]) -> Path:
     """A directory for the checkpoint of queries that begin together, by the name of the first. Another graph may have
     begun with a query of that name."""
-    names = (name if number == 1 else f"{name} {number}" for number in count(1))
-    return next(path for path in (query_directory(root, each) for each in names) if path not in taken)
+    names = (first.name if number == 1 else f"{first.name} {number}" for number in count(1))
+    return next(path for path in (query_directory(root, each, first.pipeline) for each in names) if path not in taken)
 
 
 def sink_of(query: str, out: Path | None, sink: Sink | None) -> Sink | None:
@@ -342,7 +339,16 @@ def sink_of(query: str, out: Path | None, sink: Sink | None) -> Sink | None:
 
 
 def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
-    """Queries that share a stream, directly or through others, belong into one pipeline: they read it once."""
+    """Queries that share a stream, directly or through others, belong into one pipeline: they read it once. A pipeline
+    with a name has its own queries, all of them."""
+    named: dict[str, list[BoundQuery]] = {}
+    for query in queries:
+        named.setdefault(query.pipeline, []).append(query)
+    return [*_connected(named.pop("", [])), *named.values()]
+
+
+def _connected(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
+    """Queries by the streams that they share, directly or through others."""
     groups: list[tuple[frozenset[str], list[BoundQuery]]] = []
     for query in queries:
         streams = streams_of(query)  # a table is read once per query in any case

@@ -79,8 +79,8 @@ class BoundQuery:
 
     `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
     that starts it. With `starting_now` the result is over the rows that come from now on. `shedding` is the share of
-    rows that may be dropped where not all can be read. In a script `name` is empty until the end, if the user gave it
-    none.
+    rows that may be dropped where not all can be read. `pipeline` is where it goes by SET PIPELINE, empty for the
+    default. In a script `name` is empty until the end, if the user gave it none.
     """
 
     name: str
@@ -91,6 +91,7 @@ class BoundQuery:
     statement: ast.Statement | None = None
     notices: tuple[Notice, ...] = ()
     starting_now: bool = False
+    pipeline: str = ""
 
 
 class Statements:
@@ -141,14 +142,16 @@ class Statements:
                 self._database.capacity = value
             case ast.Set(_, value):
                 self._database.shedding = value
+            case ast.SetPipeline(named):
+                self._database.pipeline = "" if named is None else named.name
             case ast.QueryWithShedding() | ast.QueryStartingNow():
-                return self._start(replace(self._bind(statement, name), sink=sink))
+                return self.start(replace(self._bind(statement, name), sink=sink))
             case _:
                 if sink is None and name is None and self.is_stored(statement):
                     return self._execute_at_once(statement)
                 if sink is None and (looked := ast.looked_at(statement)) is not None:
                     return self._take_rows(statement, *looked)
-                return self._start(replace(self._bind(statement, name), sink=sink))
+                return self.start(replace(self._bind(statement, name), sink=sink))
         return None
 
     # ---- tables ------------------------------------------------------------------------------------------------------
@@ -205,7 +208,7 @@ class Statements:
         self._catalog.add(view, name.span)
         try:
             query = replace(self._bind(statement, None), plan=view.plan, sink=self._view_sink(view))
-            return self._start(query)
+            return self.start(query)
         except BaseException:
             self._catalog.drop(view.name)
             raise
@@ -243,13 +246,13 @@ class Statements:
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
-    def _start(self, query: BoundQuery) -> Query | None:
+    def start(self, query: BoundQuery) -> Query | None:
         """Start a query, under the next free number if it has no name."""
         if not query.name:
             query = replace(query, name=next(self._free_names))
         if (pipeline := self._database.running_pipeline(query)) is not None:
             return self._database.join(query, pipeline)
-        return self._database.start([query], self._database.checkpoint_of(query.name))[0]
+        return self._database.start([query], self._database.checkpoint_of(query.name, query.pipeline))[0]
 
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
@@ -270,30 +273,26 @@ class Statements:
             plan, reads = bind_reading(query, self._catalog)
         reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
         starting_now = isinstance(statement, ast.QueryStartingNow) or (
-            isinstance(statement, ast.CreateSink) and statement.starting_now
+            isinstance(statement, ast.CreateSink | ast.CreateStreamAs) and statement.starting_now
         )
-        if starting_now and tables_read(plan):
-            raise QueryError(
-                "a query over a table cannot be started now",
-                code="starting-now-table",
-                hint="Leave out STARTING NOW: the query begins with what the table has.",
-                span=statement.span,
-            )
+        if starting_now:
+            _refuse_tables(plan, statement.span)
         is_whole = starting_now or isinstance(statement, ast.CreateView)
         max_dropped = None if is_whole else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
-        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), starting_now)
+        pipeline = self._database.pipeline
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), starting_now, pipeline)
 
-    def bind_stored(self, stored: GraphQuery, sink: Sink | None) -> BoundQuery:
-        """A query as a checkpoint has it, bound again."""
+    def bind_stored(self, stored: GraphQuery, sink: Sink | None, pipeline: str) -> BoundQuery:
+        """A query as the checkpoint of a pipeline has it, bound again."""
         statement = parse_one(stored.text) if stored.text else None
         if statement is None or isinstance(statement, ast.CreateStreamAs):
             query = self.bind_stream(stored.name)
         else:
             assert isinstance(statement, Explained), "a checkpoint has the texts of queries"
             query = self._bind(statement, stored.name)
-        bound = replace(query, sink=query.sink or sink, statement=statement)
+        bound = replace(query, sink=query.sink or sink, statement=statement, pipeline=pipeline)
         if stored.sink is not None and bound.sink is None:
             raise QueryError(
                 f"the sink of {stored.name} is not known",
@@ -316,9 +315,20 @@ class Statements:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        shedding = self._default_shedding(stream.plan) if stream.shedding is None else stream.shedding
+        shedding = stream.shedding
+        if shedding is None and not stream.starting_now:
+            shedding = self._default_shedding(stream.plan)
         reads = stream.reads | {stream.name}
-        return BoundQuery(stream.name, stream.plan, reads, shedding=shedding, notices=stream.notices)
+        pipeline = self._database.pipeline
+        return BoundQuery(
+            stream.name,
+            stream.plan,
+            reads,
+            shedding=shedding,
+            notices=stream.notices,
+            starting_now=stream.starting_now,
+            pipeline=pipeline,
+        )
 
     def _default_shedding(self, plan: Plan) -> float | None:
         """The share of rows that a query may lose if it does not say so itself."""
@@ -411,6 +421,8 @@ class Statements:
             return
         with self._catalog.notices.collect() as notices:
             stream = bind_derived_stream(statement, self._catalog)
+        if stream.starting_now:
+            _refuse_tables(stream.plan, statement.span)
         self._make_room(statement, "STREAM", stream.reads)
         self._catalog.add(replace(stream, notices=tuple(notices)), statement.name.span)
 
@@ -479,7 +491,7 @@ class Statements:
                     hint="Choose another name for the sink, or drop the other first.",
                     span=name.span,
                 )
-            return self._start(self._bind(statement, None))
+            return self.start(self._bind(statement, None))
         except SinkError as error:
             error.span = error.span or target.span
             raise
@@ -533,6 +545,17 @@ def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:
         hint=suggestion(name.name, sinks, "Sinks are") if sinks else "There is none.",
         span=name.span,
     )
+
+
+def _refuse_tables(plan: Plan, span: Span) -> None:
+    """Refuse a query over a table that is to be started now."""
+    if tables_read(plan):
+        raise QueryError(
+            "a query over a table cannot be started now",
+            code="starting-now-table",
+            hint="Leave out STARTING NOW: the query begins with what the table has.",
+            span=span,
+        )
 
 
 def _place_of(error: SourceError, statement: ast.CreateStream) -> Span | None:

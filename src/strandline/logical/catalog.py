@@ -194,6 +194,7 @@ class DerivedStream:
     is_materialized: bool = False
     keep_us: int | None = None
     notices: tuple[Notice, ...] = field(default=(), compare=False)  # of its statement
+    starting_now: bool = False  # whether it is over the rows that come from when it is started on
 
     @property
     def word(self) -> str:

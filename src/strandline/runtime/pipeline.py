@@ -151,6 +151,7 @@ class RunningPipeline:
     ) -> None:
         self.graph = graph or LivingGraph(GraphVersion.first(physical))
         self.name = "+".join(query.name for query in physical.queries)  # for the log
+        self.group = ""  # by SET PIPELINE; empty for the default
         self.chain = chain
         self.writers = dict(writers or {})  # by query
         self.output_files = OutputFiles(
@@ -179,6 +180,11 @@ class RunningPipeline:
         self.announcements = Announcements(())
 
     @property
+    def label(self) -> str:
+        """Its name in lists: that of SET PIPELINE, or else that of the query that it began with."""
+        return self.group or self.graph.version.name or self.name
+
+    @property
     def physical(self) -> Pipeline:
         """What runs from the next batch on."""
         return self.graph.version.pipeline
@@ -196,6 +202,7 @@ class RunningPipeline:
         allow: Allow | None = None,
         functions: Mapping[str, Definition] | None = None,
         replaced: Collection[str] = (),
+        group: str | None = None,
     ) -> RunningPipeline:
         """Validate plan, checkpoint, sources and sinks while nothing is changed; then claim the checkpoint and open the
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory.
@@ -203,9 +210,9 @@ class RunningPipeline:
         A checkpoint that has a graph goes on with it, whatever would be planned now; `planned` has the streams then,
         and `functions` are those that are registered. `described` is the plan by the rules alone, for a
         checkpoint that stays. `replaced` are queries of its graph that are not planned, since they will be dropped; the
-        streams that only these read are as the graph has them.
+        streams that only these read are as the graph has them. `group` is the name of SET PIPELINE for a new one.
         """
-        checkpoint.recognise(described or planned.physical, queries, sinks, replaced)
+        checkpoint.recognise(described or planned.physical, queries, sinks, replaced, group or "")
         chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
         read = planned.physical.streams if replaced else planned.inputs.streams
         streams = {stream.name: stream for stream in read}
@@ -231,6 +238,7 @@ class RunningPipeline:
             graph=graph,
         )
         pipeline.inputs, pipeline.declared, pipeline._checkpoint = planned.inputs, declared, checkpoint
+        pipeline.group = checkpoint.group
         last = chain.last_offset
         if last is not None and not chain.is_committed and last.version != graph.reference and graph.versions:
             pipeline._repeated = graph.versions.read(last.version, declared).pipeline
@@ -318,6 +326,8 @@ class RunningPipeline:
         writer, number = self.writers.pop(query), self.graph.version.query(query).number
         left = RunningPipeline(self.physical, writers={query: writer}, statistics_store=self.statistics_store)
         left.chain, left.metrics, left.inputs = self.chain, self.metrics.snapshot(), self.inputs
+        left.graph.version = replace(left.graph.version, name=self.graph.version.name)
+        left.group = self.group
         left.results = self.results.split_off(query, left.metrics)
         left._announced, left._appended = self._announced, self._appended & {query}
         left.driver = EndedDriver(failure)

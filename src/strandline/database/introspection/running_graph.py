@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, to_datetime
+from strandline.core.temporal import BEFORE_ALL, Instant, show_instant, to_datetime
 from strandline.database.introspection.text import shorten_line
 from strandline.database.query import Query
 from strandline.planner.physical.operators import show_node, show_state
@@ -68,13 +68,28 @@ def graph_versions(queries: Sequence[Query]) -> Iterator[StoredVersion]:
             names = ", ".join(query["name"] for query in stored["queries"])
             operators = sum(not part.startswith("source:") for part in stored["since"])
             is_current = number == current.number
-            yield StoredVersion(pipeline.name, number, stored["batch"], names, operators, is_current)
+            yield StoredVersion(pipeline.label, number, stored["batch"], names, operators, is_current)
 
 
 def beginning_of(query: Query) -> datetime | None:
     """The instant from which on the rows of a query that was started now count; None for one that has all."""
-    since = next((plan.since for plan in query.pipeline.queries if plan.name == query.name), BEFORE_ALL)
+    since = _since(query)
     return to_datetime(since) if since > BEFORE_ALL else None
+
+
+def _since(query: Query) -> Instant:
+    return next((plan.since for plan in query.pipeline.queries if plan.name == query.name), BEFORE_ALL)
+
+
+def show_beginning(query: Query) -> str:
+    """How a query began: together with others, from some instant on, or with all that its streams have."""
+    version, added = query.runs_in.graph.version, query.in_graph
+    if _since(query) > BEFORE_ALL:
+        return f"with the rows from {show_instant(_since(query))} on"
+    if added.began:
+        return "from the beginning"
+    others = sorted(other.name for other in version.queries if not other.began and other.name != query.name)
+    return f"together with {', '.join(others)}" if others else "with its pipeline"
 
 
 def show_graph(queries: Sequence[Query]) -> TextTable:
@@ -113,5 +128,5 @@ def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
 
 def _operator(pipeline: RunningPipeline, fragment: Fragment, node: Node, operator_id: str, since: int) -> GraphOperator:
     return GraphOperator(
-        pipeline.name, operator_id, fragment.stage, node.tag, show_node(node, {}), show_state(node), since, []
+        pipeline.label, operator_id, fragment.stage, node.tag, show_node(node, {}), show_state(node), since, []
     )

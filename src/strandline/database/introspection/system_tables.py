@@ -156,6 +156,7 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             sum(operator.cpu_seconds for operator in operators),
             metrics["rows_left"],
             beginning_of(query),
+            query.runs_in.label,
         )
 
 
@@ -212,7 +213,8 @@ TABLES: Final[dict[str, SystemTable]] = {
     ),
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "
-        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT, begins TIMESTAMP",
+        "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT, begins TIMESTAMP, "
+        "pipeline VARCHAR",
         _queries,
     ),
     "sys.operators": _table(

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -83,6 +83,11 @@ class Checkpoint:
         return bool(GraphVersions(self.path).numbers())
 
     @property
+    def group(self) -> str:
+        """The name that SET PIPELINE gave the pipeline of the checkpoint; empty for the default."""
+        return str(self._claimed.get("pipeline", ""))
+
+    @property
     def owner(self) -> str:
         """Unique name of the checkpoint, by which results elsewhere refer to their owner."""
         return str(self._claimed["id"])
@@ -93,19 +98,20 @@ class Checkpoint:
         queries: Sequence[GraphQuery],
         sinks: Mapping[str, Sink],
         replaced: Collection[str] = (),
+        group: str = "",
     ) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, or is new. Changes nothing.
 
         `pipeline` is how the queries are described: as they are planned by the rules alone. `replaced` are queries that
-        it may have beside them, by name: they are not going on.
+        it may have beside them, by name: they are not going on. `group` is the name of SET PIPELINE for a new one.
         """
         if self.is_temporary:
-            self._claimed = {"id": uuid.uuid4().hex}
+            self._claimed = {"id": uuid.uuid4().hex, "pipeline": group}
             return
         declarations = describe_declarations(pipeline, _sink_identities(sinks), _functions(pipeline))
         if not self.fresh:
             recorded = read_identity(self.path)
-            stored = self._identities(recorded)
+            stored = self._identities()
             going_on = {name: identity for name, identity in stored.items() if name not in replaced}
             if going_on != {query.name: query.identity for query in queries}:
                 raise CheckpointError(
@@ -120,15 +126,17 @@ class Checkpoint:
         self._claimed = {
             "id": uuid.uuid4().hex,
             "shards": pipeline.shards,
+            "pipeline": group,
             "queries": {query.name: query.identity for query in queries},  # those that it began with
             "plan": show_pipeline(pipeline),  # for people, as the declarations are
             "declarations": declarations,
         }
 
-    def _identities(self, recorded: Mapping[str, Any]) -> dict[str, str]:
+    def _identities(self) -> dict[str, str]:
         """The identities of the queries of the newest version, by name."""
         stored = read_stored_graph(self.path)
-        return dict(recorded["queries"]) if stored is None else stored.identities
+        assert stored is not None, "it has an identity"
+        return stored.identities
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
@@ -165,12 +173,15 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
 @dataclass(frozen=True, slots=True)
 class StoredGraph:
     """The newest version of the graph of a checkpoint, as far as it is read without its plan: its queries, those that
-    have failed, and the streams that it reads."""
+    have failed, the streams that it reads, and the name that SET PIPELINE gave it. One that `has_begun` has a version;
+    of another only the names and identities of its queries are known."""
 
     checkpoint: Path
     queries: tuple[GraphQuery, ...]
     failed: tuple[FailedQuery, ...] = ()
     streams: frozenset[str] = frozenset()
+    pipeline: str = ""
+    has_begun: bool = True
 
     @property
     def identities(self) -> dict[str, str]:
@@ -184,11 +195,15 @@ class StoredGraph:
 
 
 def read_stored_graph(checkpoint: Path) -> StoredGraph | None:
-    """The newest version of a checkpoint; None where there is no checkpoint, or no version yet."""
-    versions = GraphVersions(checkpoint)
-    numbers = versions.numbers()
-    if not numbers or not (checkpoint / IDENTITY).exists():
+    """The newest version of a checkpoint, or the queries that it is for if it has none yet; None where there is no
+    checkpoint."""
+    if not (checkpoint / IDENTITY).exists():
         return None
+    identity = read_identity(checkpoint)
+    pipeline, versions = str(identity.get("pipeline", "")), GraphVersions(checkpoint)
+    if not (numbers := versions.numbers()):
+        queries = tuple(GraphQuery(name, identity=own) for name, own in identity["queries"].items())
+        return StoredGraph(checkpoint, queries, pipeline=pipeline, has_begun=False)
     body = versions.summary(numbers[-1])
     try:
         queries = tuple(GraphQuery(**query) for query in body["queries"])
@@ -196,13 +211,15 @@ def read_stored_graph(checkpoint: Path) -> StoredGraph | None:
         streams = frozenset(part.removeprefix(SOURCE) for part in body["since"] if part.startswith(SOURCE))
     except (KeyError, TypeError, AttributeError):
         raise damaged(versions.path(numbers[-1])) from None
-    return StoredGraph(checkpoint, queries, failed, streams)
+    return StoredGraph(checkpoint, queries, failed, streams, pipeline)
 
 
-def stored_queries(checkpoint: Path) -> list[GraphQuery]:
-    """The queries of the newest version of the graph of a checkpoint; none where there is no checkpoint."""
-    stored = read_stored_graph(checkpoint)
-    return [] if stored is None else list(stored.queries)
+def stored_graphs(root: Path) -> Iterator[StoredGraph]:
+    """The graphs of all checkpoints of a database, or of the runs of scripts, with those of named pipelines."""
+    for place in (f"*/{IDENTITY}", f"{durable.PIPELINES}/*/*/{IDENTITY}"):
+        for path in sorted(root.glob(place)):
+            if (stored := read_stored_graph(path.parent)) is not None:
+                yield stored
 
 
 def identify_query(pipeline: Pipeline, sink: Sink) -> str:

@@ -104,7 +104,10 @@ def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> Deri
     """The stream that `CREATE STREAM name AS query` declares."""
     plan, reads = bind_reading(statement.query, catalog)
     shedding = None if statement.shedding is None else allowed_shedding(plan, statement.shedding)
-    return DerivedStream(statement.name.name, plan, statement.query.text, reads, shedding=shedding)
+    starting_now = statement.starting_now
+    return DerivedStream(
+        statement.name.name, plan, statement.query.text, reads, shedding=shedding, starting_now=starting_now
+    )
 
 
 def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:
