@@ -13,7 +13,7 @@ from strandline.core.temporal import BEFORE_ALL, Instant, show_instant, to_datet
 from strandline.database.introspection.text import shorten_line
 from strandline.database.query import Query
 from strandline.planner.physical.operators import show_node, show_state
-from strandline.planner.physical.plan import Fragment, Node, numbered
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered
 from strandline.runtime.pipeline import RunningPipeline
 
 _WIDE = 60  # characters of an operator in a list; sys.graph has all of them
@@ -103,6 +103,16 @@ def show_graph(queries: Sequence[Query]) -> TextTable:
     return TextTable.of({**kinds, "since_version": number, "state_rows": number}, rows)
 
 
+def sharing_queries(pipeline: Pipeline) -> dict[str, list[str]]:
+    """The queries whose results need an operator, by its id."""
+    sharing: dict[str, list[str]] = {}
+    for fragment in pipeline.fragments:
+        for operator in fragment.operators:
+            known = sharing.setdefault(operator, [])
+            known += [name for name in fragment.queries if name not in known]
+    return sharing
+
+
 def _pipelines(queries: Sequence[Query]) -> list[RunningPipeline]:
     """The pipelines of queries that run, each once."""
     return list({id(query.runs_in): query.runs_in for query in queries if query.is_running}.values())
@@ -110,6 +120,7 @@ def _pipelines(queries: Sequence[Query]) -> list[RunningPipeline]:
 
 def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
     version, counters = pipeline.graph.version, pipeline.metrics.operators
+    sharing = sharing_queries(version.pipeline)
     operators: dict[str, GraphOperator] = {}
     for fragment in version.pipeline.fragments:
         counted = counters.get(fragment.id)
@@ -117,8 +128,8 @@ def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
             operator = operators.get(operator_id)
             if operator is None:
                 operator = _operator(pipeline, fragment, node, operator_id, version.since[operator_id])
+                operator.queries += sharing[operator_id]
                 operators[operator_id] = operator
-            operator.queries += [name for name in fragment.queries if name not in operator.queries]
             if counted is not None:
                 operator.state_rows += counted.rows[number]
                 operator.state_bytes += counted.bytes[number]
