@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -68,6 +69,19 @@ def test_fresh_starts_over_and_says_what_it_deletes(tmp_path: Path) -> None:
     assert sl.read(out, "warm").num_rows == 2 and not (out / "cold").exists()
     assert (out / "notes.txt").read_text() == "mine"
     assert "--fresh deletes" not in run(script, STREAM + WARM, "--fresh", "--out", tmp_path / "other")
+
+
+def test_fresh_deletes_results_of_queries_that_an_update_has_replaced(tmp_path: Path) -> None:
+    script, out = tmp_path / "s.sql", tmp_path / "out"
+    run(script, STREAM + WARM, "--out", out)
+    shutil.copytree(out / "warm", out / "_former/warm/1")
+    shutil.copytree(out / "warm", out / "gone")
+    run(tmp_path / "o.sql", STREAM + COLD, "--out", out)
+    shutil.copytree(out / "cold", out / "_former/cold/1")
+    shown = run(script, STREAM + WARM, "--out", out, "--fresh")
+    for path in ("_former/warm/1", "gone"):
+        assert f"--fresh deletes former results: {out / path}\n" in shown and not (out / path).exists()
+    assert (out / "_former/cold/1").exists() and (out / "cold").exists()
 
 
 def test_fresh_leaves_what_belongs_to_others(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 import strandline as sl
+from strandline.connectors.sinks import Parquet
 from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.database.database import Database
+from strandline.database.replacement import Replacement
 from strandline.database.script import place_script, read_script, start_script
 from strandline.database.script_changes import Placement
 
@@ -28,13 +30,13 @@ BAD = "CREATE STREAM bad AS SELECT picky(celsius) AS c FROM readings;\n"
 
 
 @contextmanager
-def database() -> Iterator[Database]:
+def database(checkpoint: Path | None = None) -> Iterator[Database]:
     def picky(values: pa.Array) -> pa.Array:
         if pc.any(pc.greater(values, 5)).as_py():
             raise ValueError("too warm")
         return values
 
-    with sl.connect(engine="local") as db:
+    with sl.connect(engine="local", checkpoint=checkpoint) as db:
         db.function("picky", picky, arguments=["INT"], returns="INT")
         yield db
 
@@ -162,3 +164,21 @@ def test_the_local_engine_updates_nothing_that_has_run(tmp_path: Path) -> None:
         run(tmp_path, READINGS + WARM, update=True)
     assert refused.value.code == "local-restart"
     assert place(tmp_path, READINGS + WARM + COLD).changes == []
+
+
+def test_recover_says_which_query_had_failed(tmp_path: Path) -> None:
+    with database(tmp_path) as db:
+        good, bad = start_script(db, read_script(db, READINGS + WARM + BAD), None, tmp_path)
+        assert good.await_end(20) and bad.state == "failed"
+    with database(tmp_path) as db:
+        read_script(db, READINGS + WARM + BAD)
+        assert [query.name for query in db.recover()] == ["warm"]
+        (notice,) = [notice for notice in db.notices() if notice.code == "failed-earlier"]
+        assert "bad had failed, and is not started: function picky failed" in notice.text
+
+
+def test_a_batch_that_was_interrupted_needs_the_sinks_that_it_had() -> None:
+    assert Replacement({"gone": Parquet("out/gone")}, ()).former_sinks().keys() == {"gone"}
+    with pytest.raises(CheckpointError, match="the sink of gone is not there") as refused:
+        Replacement({"gone": None}, ()).former_sinks()
+    assert refused.value.code == "update-interrupted"

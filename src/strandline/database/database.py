@@ -178,6 +178,10 @@ class Database:
         running = {query.name.lower() for query in self.queries if query.is_running}
         started: list[Query] = []
         for graph in () if self.checkpoint is None else stored_graphs(self.checkpoint):
+            for failed in graph.failed:
+                name, text = failed.query.name, f"{failed.query.name} had failed, and is not started: {failed.message}"
+                remedy = "its statement starts it again"
+                self.catalog.notices.add(Notice("failed-earlier", text, remedy, subject=name))
             if graph.has_begun and graph.queries and not running & {query.name.lower() for query in graph.queries}:
                 bound = [
                     self._statements.bind_stored(query, (sinks or {}).get(query.name), graph.pipeline)

@@ -161,7 +161,7 @@ def describe_query(query: Query) -> TextTable:
     facts += [("column", column.name, str(column.type)) for column in query.columns]
     facts.append(("reads", None, _names(query.reads - {query.name})))
     if query.in_graph.text:
-        facts.append(("query", None, " ".join(query.in_graph.text.split())))
+        facts.append(("query", None, redact(" ".join(query.in_graph.text.split()))))
     return _fact_table([*facts, *_query_facts(query)])
 
 
