@@ -150,6 +150,7 @@ def test_a_script_finds_its_pipelines_again_and_moves_no_query(tmp_path: Path) -
     assert len(groups(run(text))) == 2
     assert (tmp_path / ".strandline/checkpoint/pipelines/apart/two/queries.json").exists()
     assert len(run(text)) == 2
+    assert b"complete_until" in sl.read(tmp_path, "two").schema.metadata
     moved = f"{stream}{one}{two}"
     with sl.connect(engine="local") as db:
         (change,) = place_script(db, read_script(db, moved), tmp_path, None).changes
