@@ -281,6 +281,7 @@ class DependentQuery:
     word: ClassVar[str] = "running query"
     name: str
     reads: frozenset[str]
+    pipeline: str = ""  # by SET PIPELINE
 
 
 Dependant: TypeAlias = DerivedStream | DependentQuery

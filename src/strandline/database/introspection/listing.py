@@ -34,7 +34,9 @@ def show_objects(database: Database, what: str, waiting: Sequence[BoundQuery]) -
             return show.show_functions(catalog)
         case "GRAPH":
             return running_graph.show_graph(queries)
-    return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
+    return show.show_queries(
+        queries, [DependentQuery(query.name or "SELECT", query.reads, query.pipeline) for query in waiting]
+    )
 
 
 def find_relation(catalog: Catalog, name: ast.Identifier) -> Stream:

@@ -112,7 +112,9 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = (
         metrics, reads = query.metrics(), _names(query.reads - {query.name})
         facts = (query.name, query.state, query.runs_in.label, reads)
         rows.append((*facts, metrics["rows_out"], metrics["progress"]))
-    rows += [(item.name, "waiting", None, _names(item.reads - {item.name}), 0, None) for item in waiting]
+    rows += [
+        (item.name, "waiting", item.pipeline or None, _names(item.reads - {item.name}), 0, None) for item in waiting
+    ]
     text, time = pa.string(), pa.timestamp("us", "UTC")
     kinds = {"name": text, "state": text, "pipeline": text, "reads": text, "rows_out": pa.int64(), "progress": time}
     return TextTable.of(kinds, rows)
