@@ -49,6 +49,8 @@ def test_a_changed_script_shows_what_differs(tmp_path: Path) -> None:
     assert "error[script-changed]" in shown and "--update" in shown and "--fresh" in shown
     assert f"warm has changed:\n  - {WARM[:-1]}\n  + {WARM[:-1].replace('> 10', '> 15')}\n" in shown
     assert "the time of readings:\n    - ORDERED BY at\n    + ORDERED BY at WITHIN 2 SECONDS\n" in shown
+    listed, shown = run_both(script, STREAM + WARM, "--checkpoint", out / ".strandline/checkpoint", code=1)
+    assert listed == "" and "cold   gone" in shown  # standard output is for rows
     shown = run(script, STREAM + WARM, "--out", out, "--update", code=1)
     assert "error[local-restart]" in shown
 

@@ -185,6 +185,7 @@ def test_describe_says_where_a_query_runs_and_how_it_began(db: Database) -> None
     assert a["kind"] == "stream from a query" and a["query"] == "SELECT v FROM s"
     assert (a["pipeline"], a["number"], a["since version"], a["began"]) == ("a", "0", "0", "together with b")
     assert c["kind"] == "query" and c["reads"] == "s" and c["state"] == "running"
+    assert c["query"] == "SELECT v, k FROM s STARTING NOW"
     assert (c["pipeline"], c["number"], c["since version"]) == ("a", "2", "1")
     assert c["began"] == "with the rows from 2024-01-01 00:00:01.000001 on"
     db.queries[1].stop()

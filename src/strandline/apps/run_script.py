@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strandline.apps.connection import Stopped, connect_engine, stoppable
-from strandline.apps.console import await_all, err_console, read_file, say, show_log, status, summary
+from strandline.apps.console import await_all, err_console, out_console, read_file, say, show_log, status, summary
 from strandline.core.errors import StrandlineError
 
 if TYPE_CHECKING:
@@ -87,8 +87,9 @@ def run_statements(
     placement = place_script(database, statements, run.absolute_out, run.checkpoint, _printing(printer))
     if not run.options.get("take_over"):
         refuse_busy_checkpoints(placement)
-    if placement.changes:
-        say(f"{placement.table()}\n")
+    if placement.changes:  # rows that are printed are for another reader
+        console = out_console if printer is None else err_console
+        console.print(f"{placement.table()}\n", markup=False, soft_wrap=True)
     placement.check(update=run.update)
     began = time.monotonic()
     queries = _start(run, database, placement)

@@ -645,10 +645,10 @@ class Database:
 
 def _identify(query: BoundQuery, sink: Sink, inputs: PlanningInputs | None) -> GraphQuery:
     """A query as a graph has it; with `inputs` as one in a checkpoint that stays."""
-    if inputs is None:
-        return GraphQuery(query.name)
-    alone = planner.plan_query(query.name, query.plan, inputs.by_rules()).physical
     text = "" if query.statement is None else query.statement.text
+    if inputs is None:
+        return GraphQuery(query.name, text=text)
+    alone = planner.plan_query(query.name, query.plan, inputs.by_rules()).physical
     declarations = declarations_of(alone, query.name, sink)
     identity = identify_query(alone, sink)
     return GraphQuery(query.name, identity=identity, text=text, sink=sink.identity, declarations=declarations)

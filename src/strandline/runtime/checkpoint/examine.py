@@ -92,6 +92,8 @@ def examine(path: Path) -> Examination:
     queries: list[str] = []
     with problems.collected():
         queries = list(identity.read_identity(path)["queries"])
+        if (stored := identity.read_stored_graph(path)) is not None:
+            queries = [query.name for query in stored.queries]
     links = verify.read_links(path, problems)
     for entry in links.unsynced:
         problems.add(damaged(entry), int(entry.name))
