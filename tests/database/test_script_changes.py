@@ -182,3 +182,21 @@ def test_a_batch_that_was_interrupted_needs_the_sinks_that_it_had() -> None:
     with pytest.raises(CheckpointError, match="the sink of gone is not there") as refused:
         Replacement({"gone": None}, ()).former_sinks()
     assert refused.value.code == "update-interrupted"
+
+
+def test_a_literal_secret_of_a_sink_is_in_no_checkpoint(tmp_path: Path) -> None:
+    stream = "CREATE STREAM s (v INT, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
+    sink = "webhook('http://127.0.0.1:1/?token=hunter2')"
+    with sl.connect(engine="local", checkpoint=tmp_path) as db:
+        db.sql(stream)
+        db.sql(f"CREATE SINK hook INTO {sink} AS SELECT v FROM s WHERE 'token=x' <> 'y'")
+    contents = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(b"hunter2" in content for content in contents)
+    assert any(b"token=***" in content and b"'token=x'" in content for content in contents)
+    with sl.connect(engine="local", checkpoint=tmp_path) as db:
+        db.sql(stream)
+        with pytest.raises(StrandlineError, match="the sink of hook has a literal secret") as refused:
+            db.recover()
+        assert refused.value.code == "secret-not-stored"
+        (hook,) = db.recover(sinks={"hook": sl.Webhook("http://127.0.0.1:1/?token=hunter2")})
+        assert hook.sink.kind == "webhook"

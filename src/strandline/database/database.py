@@ -36,7 +36,7 @@ from strandline.database.introspection.explain import explain_choice, explain_qu
 from strandline.database.prepared_changes import PreparedChanges
 from strandline.database.query import Query, stop_all
 from strandline.database.replacement import Replacement
-from strandline.database.statements import BoundQuery, StatementResult, Statements
+from strandline.database.statements import BoundQuery, StatementResult, Statements, stored_text
 from strandline.database.stored_relations import StoredRelations
 from strandline.database.tables import Moment, TableHandle, Tables, compose_delete, compose_update, quoted_values
 from strandline.engines.base import Engine, Note
@@ -330,12 +330,13 @@ class Database:
         inputs = replace(inputs, appends=frozenset() if sink.takes_changes else frozenset((query.name,)))
         return _identify(query, sink, inputs)
 
-    def former_sink(self, stored: GraphQuery) -> Sink | None:
-        """Where a query of a checkpoint has written, if its statement says so, and it can be made here."""
+    def former_sink(self, stored: GraphQuery, default: Sink | None) -> Sink | None:
+        """Where a query of a checkpoint has written, by its statement or by default; None if it cannot be made here."""
         try:
-            return self._statements.sink_of(stored.text)
+            sink = self._statements.sink_of(stored.text) or default
         except StrandlineError:
             return None
+        return sink if sink is not None and sink.identity == stored.sink else None
 
     def running_pipeline(self, query: BoundQuery) -> RunningPipeline | None:
         """The pipeline that a query is added to when it begins now, which reads a stream of it; None if it gets one of
@@ -645,7 +646,7 @@ class Database:
 
 def _identify(query: BoundQuery, sink: Sink, inputs: PlanningInputs | None) -> GraphQuery:
     """A query as a graph has it; with `inputs` as one in a checkpoint that stays."""
-    text = "" if query.statement is None else query.statement.text
+    text = "" if query.statement is None else stored_text(query.statement)
     if inputs is None:
         return GraphQuery(query.name, text=text)
     alone = planner.plan_query(query.name, query.plan, inputs.by_rules()).physical

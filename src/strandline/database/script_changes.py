@@ -250,7 +250,7 @@ def _place(
     added += [AddedQuery(query, replaces=query.sink is not None and query.sink.moves_former) for query in graph.new]
     if not dropped and not added:
         return PlacedQueries(graph.stored.checkpoint, graph.kept)
-    sinks = {name: database.former_sink(running[name]) or sink_of(name, out, sink) for name in dropped}
+    sinks = {name: database.former_sink(running[name], sink_of(name, out, sink)) for name in dropped}
     return PlacedQueries(graph.stored.checkpoint, graph.kept, Replacement(sinks, added))
 
 

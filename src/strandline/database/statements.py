@@ -16,6 +16,7 @@ from strandline.connectors.tables.feeds.registry import confine_feed, feed_class
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, SourceError, Span, at_place
 from strandline.core.notices import Notice
+from strandline.core.security.redaction import HIDDEN, redact
 from strandline.core.table import TextTable
 from strandline.core.temporal import Instant
 from strandline.database.at_once import execute_as_table
@@ -291,8 +292,14 @@ class Statements:
             query = self.bind_stream(stored.name)
         else:
             assert isinstance(statement, Explained), "a checkpoint has the texts of queries"
+            if isinstance(statement, ast.CreateSink) and HIDDEN in statement.target.text and sink is None:
+                raise QueryError(
+                    f"the sink of {stored.name} has a literal secret, which a checkpoint does not store",
+                    code="secret-not-stored",
+                    hint=f'Write secret(…) in its statement, or pass it: db.recover(sinks={{"{stored.name}": …}}).',
+                )
             query = self._bind(statement, stored.name)
-        bound = replace(query, sink=query.sink or sink, statement=statement, pipeline=pipeline)
+        bound = replace(query, sink=sink or query.sink, statement=statement, pipeline=pipeline)
         if stored.sink is not None and bound.sink is None:
             raise QueryError(
                 f"the sink of {stored.name} is not known",
@@ -304,7 +311,9 @@ class Statements:
     def sink_of(self, text: str) -> Sink | None:
         """The sink that a statement names; None for one without."""
         statement = parse_one(text) if text else None
-        return self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
+        if not isinstance(statement, ast.CreateSink) or HIDDEN in statement.target.text:
+            return None
+        return self._make_sink(statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -545,6 +554,14 @@ def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:
         hint=suggestion(name.name, sinks, "Sinks are") if sinks else "There is none.",
         span=name.span,
     )
+
+
+def stored_text(statement: ast.Statement) -> str:
+    """The text of a statement as a checkpoint stores it: without literal secrets of its sink."""
+    if not isinstance(statement, ast.CreateSink):
+        return statement.text
+    whole, target = statement.span, statement.target.span
+    return whole.text[whole.start : target.start] + redact(statement.target.text) + whole.text[target.end : whole.end]
 
 
 def _refuse_tables(plan: Plan, span: Span) -> None:
