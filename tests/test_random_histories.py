@@ -1,7 +1,7 @@
 """Random histories of a graph: queries come and go between batches, and each result is that of the query alone.
 
-A query that is added begins at an instant; its result is the plain query over the rows from there on, whatever the
-batches, and whatever else runs. One that is dropped has its result up to its watermark.
+A query that is added begins at an instant, or at the beginning of its streams; its result is the plain query over the
+rows from there on, whatever the batches and whatever else runs. One that is dropped has its result up to its watermark.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
-from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.stages import optimize
-from strandline.runtime import graph_changes
-from strandline.runtime.checkpoint.versions import GraphQuery
+from strandline.runtime import catch_up, graph_changes
+from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query, drop_query
 from strandline.runtime.pipeline import RunningPipeline
 from support import Arrivals, MemorySource, arrange, arrivals, at, bind, edges, elements_of, examples
@@ -49,6 +49,9 @@ TEXTS = (
     "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a WINDOW(RANGE 6 MICROSECONDS) GROUP BY k) GROUP BY n",
 )
 
+STARTS: tuple[Start, ...] = ("now", "beginning")
+FORMS: tuple[StreamForm, ...] = ("intervals", "changes")
+
 JOINS = (
     "SELECT a.k, v, w FROM a WINDOW(RANGE 2 MICROSECONDS), b WINDOW(RANGE 9 MICROSECONDS) WHERE a.k = b.k",
     "SELECT a.k, w FROM a WINDOW(RANGE 8 MICROSECONDS), b WINDOW(RANGE 1 MICROSECONDS) WHERE a.k = b.k AND v > 0",
@@ -64,7 +67,6 @@ class Living:
     plan: Plan
     since: Instant
     number: int
-    left: RunningPipeline | None = None
 
 
 @dataclass
@@ -77,9 +79,12 @@ class History:
     queries: dict[str, Living] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.shares_logs = self.dice.random() < 0.8
+        self.form = self.dice.choice(FORMS)
         texts = [self.dice.choice(TEXTS) for _ in range(self.dice.choice((1, 1, 2, 4)))]
         if len(texts) > 1:  # of which some share a join
             texts = [self.dice.choice((text, *JOINS)) for text in texts]
+        self.texts = list(texts)
         parts = [self.part(f"q{number}", text) for number, text in enumerate(texts)]
         scopes = [str(sorted(part.queries[0].streams)) for part in parts]
         pipeline = combine(parts, self.declared, scopes)
@@ -99,11 +104,13 @@ class History:
 
     def source(self, stream: BaseStream, directory: object = None) -> Source:
         sizes = [self.dice.randrange(4) for _ in range(self.dice.randrange(2, 7))]
-        return MemorySource(self.streams[stream.name], sizes)
+        arrivals = self.streams[stream.declared_name]
+        return MemorySource(replace(arrivals, name=stream.name), sizes)
 
     def part(self, name: str, text: str) -> Pipeline:
         plan = optimize(bind(text, list(self.streams.values())))
-        return lower(name, plan, self.declared, self.shards, form=self.dice.choice(("intervals", "changes")))
+        form = self.form if self.dice.random() < 0.8 else self.dice.choice(FORMS)
+        return lower(name, plan, self.declared, self.shards, form=form)
 
     @property
     def living(self) -> list[str]:
@@ -116,17 +123,20 @@ class History:
         if name in self.queries:
             before = self.queries.pop(name)
             self.queries[f"{name}, number {before.number}"] = before
-        text = self.dice.choice(TEXTS)
+        # Often one that others have, so that operators may be shared.
+        text = self.dice.choice(self.texts if self.dice.random() < 0.5 else TEXTS)
+        self.texts.append(text)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
-        add_query(self.pipeline, Addition(GraphQuery(name), part, scope, Memory(None)))
+        start = self.dice.choice(STARTS)
+        add_query(self.pipeline, Addition(GraphQuery(name, start=start), part, scope, Memory(None)))
         number = self.pipeline.graph.version.query(name).number
         since = self.pipeline.metrics.plan_of(name).since
+        assert start == "now" or since == BEFORE_ALL
         self.queries[name] = Living(bind(text, list(self.streams.values())), since, number)
 
     def drop(self, name: str) -> None:
         drop_query(self.pipeline, name)
-        self.queries[name].left = self.pipeline.left[self.queries[name].number]
 
     def go(self) -> None:
         """Run to the end; between batches queries come and go."""
@@ -146,7 +156,8 @@ class History:
         instants = 0
         for name, query in self.queries.items():
             own = name.split(",")[0]
-            results = (query.left or self.pipeline).results
+            left = self.pipeline.left.get(query.number)
+            results = (left or self.pipeline).results
             chunks = results.read(own)
             columns = schema(query.plan)
             elements = elements_of(chunks.frame(columns))
@@ -154,7 +165,7 @@ class History:
                 stream.name: tuple(element for element in stream.elements if element.time >= query.since)
                 for stream in self.streams.values()
             }
-            assert query.left is not None or chunks.watermark == FOREVER
+            assert left is not None or chunks.watermark == FOREVER
             for t in sorted({*change_instants(query.plan, raw), *edges(elements)}):
                 if t < chunks.watermark:
                     expected = bag([tuple(row[c.id] for c in columns) for row in snapshot(query.plan, raw, t)])
@@ -172,12 +183,20 @@ class History:
 @example(  # a query is added over a stream that has ended, and then those over other streams are dropped
     a=arrange("a", {"k": INT, "v": INT}, [], 0), b=arrange("b", {"k": INT, "w": INT}, [], 0), shards=1, seed=58253
 )
+@example(  # a query takes the name of one that is gone, and goes before it has had a batch
+    a=arrange("a", {"k": INT, "v": INT}, [(0, 0, (0, 0)), (1, 0, (0, 0))], 0),
+    b=arrange("b", {"k": INT, "w": INT}, [], 0),
+    shards=1,
+    seed=50949,
+)
 @settings(max_examples=examples(60), deadline=None)
 def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shards: int, seed: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         small = [replace(stream, elements=_small(stream)) for stream in (a, b)]
         history = History({stream.name: stream for stream in small}, shards, Random(seed))
         patch.setattr(graph_changes, "open_source", history.source)
+        # Some readers share a log, others have one of their own, as those of topics.
+        patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
         history.go()
         history.check()
 

@@ -183,16 +183,16 @@ def test_describe_says_where_a_query_runs_and_how_it_began(db: Database) -> None
     db.sql("SELECT v, k FROM s STARTING NOW", name="c")
     a, c = described(db, "a"), described(db, "c")
     assert a["kind"] == "stream from a query" and a["query"] == "SELECT v FROM s"
-    assert (a["pipeline"], a["number"], a["since version"], a["began"]) == ("a", "0", "0", "together with b")
+    assert (a["pipeline"], a["number"], a["since version"], a["begins"]) == ("a", "0", "0", "together with b")
     assert c["kind"] == "query" and c["reads"] == "s" and c["state"] == "running"
     assert c["query"] == "SELECT v, k FROM s STARTING NOW"
     assert (c["pipeline"], c["number"], c["since version"]) == ("a", "2", "1")
-    assert c["began"] == "with the rows from 2024-01-01 00:00:01.000001 on"
+    assert c["begins"] == "now, with rows from 2024-01-01 00:00:01.000001 on"
     db.queries[1].stop()
     assert described(db, "b")["state"] == "stopped" and described(db, "b")["number"] == "1"
     db.sql("CREATE SINK d INTO console() AS SELECT w FROM t")
     d = described(db, "d")
-    assert (d["kind"], d["sink"], d["began"]) == ("sink", "console", "with its pipeline")
+    assert (d["kind"], d["sink"], d["begins"]) == ("sink", "console", "with its pipeline")
 
 
 def test_a_stream_from_a_query_starts_now(db: Database) -> None:
@@ -204,7 +204,7 @@ def test_a_stream_from_a_query_starts_now(db: Database) -> None:
     give(db, ("b", 2, 1))
     db.end("s")
     assert later.await_end(20) and groups([first, later]) == {frozenset(("first", "later"))}
-    assert values(later) == [2] and described(db, "later")["began"].startswith("with the rows from 2024-01-01")
+    assert values(later) == [2] and described(db, "later")["begins"].startswith("now, with rows from 2024-01-01")
 
 
 def test_a_stream_over_a_table_does_not_start_now(db: Database) -> None:

@@ -118,13 +118,9 @@ def test_a_query_that_has_failed_is_listed_and_the_others_go_on(tmp_path: Path) 
     ((name, change, line, begins, remark),) = listed(tmp_path, text)
     assert (name, change, line) == ("bad", "failed", "line 4") and "too warm" in remark
     assert run(tmp_path, text) == {"warm": "ended"}
-    assert "it cannot be added again: readings ended before it would begin" in remark and begins == ""
-    assert run(tmp_path, text, update=True) == {"warm": "ended"}
-    changed = text.replace("picky(celsius) AS", "picky(celsius + 1) AS")
-    with pytest.raises(CheckpointError, match="bad cannot be updated: readings ended") as refused:
-        run(tmp_path, changed, update=True)
-    assert refused.value.code == "update-refused"
-    assert listed(tmp_path, changed)[0][1] == "changed"
+    assert begins == "from the beginning"
+    assert run(tmp_path, text) == {"warm": "ended"}
+    assert listed(tmp_path, text.replace("picky(celsius) AS", "picky(celsius + 1) AS"))[0][1] == "changed"
     assert place(tmp_path, READINGS + WARM).changes == []
 
 
@@ -132,7 +128,7 @@ def test_a_query_that_no_graph_can_take_gets_a_pipeline_of_its_own(tmp_path: Pat
     names = "CREATE TABLE names (sensor VARCHAR PRIMARY KEY, room VARCHAR);\n"
     run(tmp_path, READINGS + names + WARM)
     named = "CREATE STREAM named AS SELECT room FROM readings r JOIN names n ON r.sensor = n.sensor;\n"
-    ended = "CREATE STREAM later AS SELECT celsius FROM readings;\n"
+    ended = "CREATE STREAM later AS SELECT celsius FROM readings STARTING NOW;\n"
     rows = listed(tmp_path, READINGS + names + WARM + named + ended)
     assert [(row[0], row[1], row[3], row[4]) for row in rows] == [
         ("named", "new", "from the beginning", "in a pipeline of its own"),
@@ -141,6 +137,29 @@ def test_a_query_that_no_graph_can_take_gets_a_pipeline_of_its_own(tmp_path: Pat
     run(tmp_path, READINGS + names + WARM + named + ended, update=True)
     assert sl.read(tmp_path, "later").num_rows == 2 and sl.read(tmp_path, "warm").num_rows == 1
     assert place(tmp_path, READINGS + names + WARM + named + ended).changes == []
+
+
+def test_where_an_added_query_begins(tmp_path: Path) -> None:
+    arriving = READINGS.replace("STREAM readings", "STREAM arriving").replace(" ORDERED BY at", "")
+    kept = "CREATE STREAM kept AS SELECT celsius FROM arriving;\n"
+    run(tmp_path, READINGS + arriving + WARM + kept)
+    bad = BAD.replace(";", " STARTING NOW;")
+    added = [COLD, COLD.replace("cold", "now").replace(";", " STARTING NOW;"), kept.replace("kept", "again")]
+    rows = listed(tmp_path, READINGS + arriving + WARM + kept + "".join(added))
+    assert [(row[0], row[3], row[4]) for row in rows] == [
+        ("cold", "from the beginning", ""),
+        ("now", "from the beginning", "in a pipeline of its own"),  # nothing comes any more of what it would read
+        ("again", "from the beginning", "in a pipeline of its own"),
+    ]
+    failing = tmp_path / "failing"
+    run(failing, READINGS + WARM + bad)
+    ((_, change, _, begins, remark),) = listed(failing, READINGS + WARM + bad)
+    assert (change, begins) == ("failed", "")
+    assert "too warm" in remark and "it cannot be added again: readings ended before it would begin" in remark
+    assert run(failing, READINGS + WARM + bad, update=True) == {"warm": "ended"}
+    with pytest.raises(CheckpointError, match="bad cannot be updated: readings ended") as refused:
+        run(failing, READINGS + WARM + bad.replace("(celsius)", "(celsius + 1)"), update=True)
+    assert refused.value.code == "update-refused"
 
 
 def test_queries_of_another_script_are_left_alone(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.planner.prices import load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint, declarations_of, identify_query, stored_graphs
 from strandline.runtime.checkpoint.verify import must_repeat
-from strandline.runtime.checkpoint.versions import GraphQuery
+from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query, finish_batches, replace_queries
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
@@ -159,9 +159,7 @@ class Database:
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
         self._require_open()
-        query = self._statements.start(replace(self._statements.bind_stream(name), sink=sink))
-        assert query is not None, "only scripts start queries later"
-        return query
+        return self.run(replace(self._statements.bind_stream(name), sink=sink))
 
     @checked()
     def notices(self) -> list[Notice]:
@@ -310,17 +308,17 @@ class Database:
     def _replace_queries(self, pipeline: RunningPipeline, replacement: Replacement) -> list[BoundQuery]:
         """Change the graph of a pipeline that does not run yet; returns the queries that it has got."""
         self._engine.check_restart(pipeline)
-        additions = [self._addition(added.query, pipeline, added.replaces) for added in replacement.added]
+        additions = [self._addition(a.query, pipeline, a.start, a.replaces) for a in replacement.added]
         replace_queries(pipeline, tuple(replacement.dropped), additions)
         return [added.query for added in replacement.added]
 
-    def _addition(self, query: BoundQuery, pipeline: RunningPipeline, replaces: bool = False) -> Addition:
+    def _addition(self, query: BoundQuery, pipeline: RunningPipeline, start: Start, replaces: bool = False) -> Addition:
         """A query as it is added to a graph."""
         sink = query.sink or self.memory
         inputs = self._planning_inputs({query.name: None}, pipeline.physical.shards)
         inputs = replace(inputs, appends=frozenset() if sink.takes_changes else frozenset((query.name,)))
         part = planner.plan_query(query.name, query.plan, inputs).physical
-        described = replace(_identify(query, sink, inputs), replaces=replaces)
+        described = replace(_identify(query, sink, inputs), start=start, replaces=replaces)
         return Addition(described, part, inputs.sharing_scope(query.name), sink)
 
     def describe(self, query: BoundQuery) -> GraphQuery:
@@ -338,36 +336,59 @@ class Database:
             return None
         return sink if sink is not None and sink.identity == stored.sink else None
 
-    def running_pipeline(self, query: BoundQuery) -> RunningPipeline | None:
-        """The pipeline that a query is added to when it begins now, which reads a stream of it; None if it gets one of
-        its own. A query begins now if it says so, or if one of its streams cannot be read again."""
+    def run(self, query: BoundQuery) -> Query:
+        """Start a query: in the pipeline that reads a stream of it, if there is one that takes it, else in one of its
+        own."""
+        if (found := self.running_pipeline(query)) is not None:
+            try:
+                return self.join(query, *found)
+            except QueryError as error:
+                if error.code != "pipeline-ended" or query.start is not None:
+                    raise
+        return self.start([query], self.checkpoint_of(query.name, query.pipeline))[0]
+
+    def running_pipeline(self, query: BoundQuery) -> tuple[RunningPipeline, Start] | None:
+        """The pipeline that a query is added to, which reads a stream of it, and where it begins; None if it gets one
+        of its own.
+
+        A query begins now if it says so, or if one of its streams cannot be read again; else from the beginning. One
+        that does not say so is not added to a checkpoint that stays: the same statements find what they have started.
+        Rows that have the time of their arrival have another one when they are read again.
+        """
         read = {name for name in streams_read(query.plan) if name in self.catalog}
         streams = {name: stream for name in read if isinstance(stream := self.catalog.get(name), BaseStream)}
         live = {name for name, stream in streams.items() if is_live(stream)}
-        if query.shedding is not None or tables_read(query.plan) or not (query.starting_now or live):
+        if query.shedding is not None or tables_read(query.plan):
             return None
-        wanted = streams.keys() if query.starting_now else live
+        start: Start = "now" if query.start == "now" or live else "beginning"
+        if start == "beginning" and any(stream.time_column is None for stream in streams.values()):
+            return None
+        wanted = live if live and query.start is None else streams.keys()
         pipelines = {id(other._pipeline): other._pipeline for other in self.queries if other.is_running}
         shared = {
             key: wanted & {stream.name for stream in pipeline.physical.streams}
             for key, pipeline in pipelines.items()
-            if pipeline.group == query.pipeline and not pipeline.is_over and pipeline.shedding_controller is None
+            if pipeline.group == query.pipeline
+            and not pipeline.is_over
+            and pipeline.shedding_controller is None
+            and (live or query.start is not None or pipeline.is_temporary)
         }
         best = max(shared, key=lambda key: len(shared[key]), default=None)
-        return pipelines[best] if best is not None and shared[best] else None
+        return (pipelines[best], start) if best is not None and shared[best] else None
 
-    def join(self, query: BoundQuery, pipeline: RunningPipeline) -> Query:
-        """Add a query to a pipeline that runs; it begins now."""
+    def join(self, query: BoundQuery, pipeline: RunningPipeline, start: Start) -> Query:
+        """Add a query to a pipeline that runs."""
         self._refuse_taken_names([query.name])
         sink = query.sink or self.memory
         try:
             with named_faults():
-                addition = self._addition(query, pipeline)
+                addition = self._addition(query, pipeline, start)
                 add_query(pipeline, addition)
                 if not pipeline.is_temporary:
                     self.schemas.pin(stream.name for stream in addition.part.streams)
         except Exception as error:
-            log_failure("query not started", query.name, error)
+            if getattr(error, "code", None) != "pipeline-ended":  # then it may get one of its own
+                log_failure("query not started", query.name, error)
             raise
         return self._keep(query, sink, pipeline)
 

@@ -29,6 +29,7 @@ from strandline.database.running_notices import RunningNotices
 from strandline.planner.physical.explain import show_pipeline
 from strandline.planner.physical.graph import build_operator_graph
 from strandline.planner.physical.plan import Pipeline, has_whole_elements
+from strandline.runtime.checkpoint.versions import Start
 from strandline.runtime.exchange import to_table
 from strandline.runtime.graph_changes import stop_query
 from strandline.runtime.kernels.batch import FROM, UNTIL
@@ -41,6 +42,7 @@ from strandline.runtime.stage import OperatorCounters
 from strandline.runtime.subscriptions import Subscription, Subscriptions
 from strandline.runtime.watermark import SourceStatus
 
+END_SECONDS = 0.05  # interval of looks whether a query has ended while others go on
 WAIT_SECONDS = 2.0  # a sink that takes longer for a batch keeps its query waiting
 
 
@@ -80,6 +82,8 @@ class Query:
         self._pipeline = pipeline
         self.in_graph = pipeline.graph.version.query(name)  # as it was when it began, or was resumed
         self._number = self.in_graph.number
+        # Together with those that were started with it, or alone; now; from the beginning of what others have read.
+        self.start: Start = self.in_graph.start
         self._notices = notices  # of its statement
         self._running_notices = RunningNotices(name, pipeline, log)
         self._warned = False
@@ -162,6 +166,15 @@ class Query:
         name = min(since, key=lambda query: since[query])
         seconds = time.monotonic() - since[name]
         return f"the sink of {name} for {seconds:.0f} s" if seconds >= WAIT_SECONDS else None
+
+    @property
+    def rows_behind(self) -> int | None:
+        """About how many rows it has yet to read of what others have read; None if it does not catch up."""
+        planner = self._running.planner
+        if self.start != "beginning" or planner is None:
+            return None
+        readers = self._running.metrics.readers_of(self.name).values()
+        return sum(planner.rows_behind.get(reader, 0) for reader in readers)
 
     @checked()
     def results(self, form: Form = "arrow") -> Any:
@@ -271,17 +284,20 @@ class Query:
         """The rows of a stream that are late for this query; of one that it does not read, for any query that runs with
         it."""
         name = self._stream_name("late", stream)
-        own = self._running.metrics.streams_of(self.name)
-        late = self._running.results.late.get(name, ())
-        return in_form(_joined([rows.of_queries_over(own) if name in own else rows.table for rows in late]), form)
+        metrics = self._running.metrics
+        own, reader = metrics.streams_of(self.name), metrics.readers_of(self.name).get(name, name)
+        late = self._running.results.late.get(reader, ())
+        return in_form(_joined([rows.of_queries_over(own) if reader in own else rows.table for rows in late]), form)
 
     @checked()
     def rejected(self, stream: str, form: Form = "arrow") -> Any:
         """The rejected rows of a stream: place, row number, reason, content."""
-        return in_form(_joined(self._running.results.rejected.get(self._stream_name("rejected", stream))), form)
+        name = self._stream_name("rejected", stream)
+        reader = self._running.metrics.readers_of(self.name).get(name, name)
+        return in_form(_joined(self._running.results.rejected.get(reader)), form)
 
     def _stream_name(self, called: str, stream: str) -> str:
-        shared = {source.name for source in self.pipeline.streams if source.table is None}
+        shared = {source.declared_name for source in self.pipeline.streams if source.table is None}
         # The plan may do without a stream that the text names, and has those of the queries that run together.
         names = sorted(shared | self.reads)
         return require_name(called, "stream", stream, names, what=f"{self.name} reads no stream")
@@ -293,10 +309,11 @@ class Query:
 
         `rows_left` is about how many rows the sources still hold; None where no source can tell. `forgotten` is
         how many rows of the result were evicted from memory, `kept_since` from when on it is whole; None for all of it.
-        `waiting_for` is the sink that blocks the query, if one does.
+        `waiting_for` is the sink that blocks the query, if one does. `start` is how it began: together with others, now
+        or from the beginning; then `rows_behind` is about how many rows it has to read to be where others are.
         """
         counted, driver = self._running.metrics, self._running.driver
-        statuses = counted.statuses_for(self.name)
+        statuses = counted.declared(self.name, counted.statuses_for(self.name))
         progress, since = self.progress, self.kept_since
         buffer = self._running.results.buffers.get(self.name)
         return {
@@ -318,6 +335,8 @@ class Query:
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if driver is None or self.ended else driver.rows_left(),
             "waiting_for": self.waiting_for,
+            "start": self.start,
+            "rows_behind": self.rows_behind,
         }
 
     @checked()
@@ -337,7 +356,8 @@ class Query:
     @checked()
     def heartbeats(self) -> dict[str, SourceStatus]:
         """What the query has heard of each of its streams: rows, progress, whether it is idle or has ended."""
-        return self._running.metrics.statuses_of(self.name)
+        metrics = self._running.metrics
+        return metrics.declared(self.name, metrics.statuses_of(self.name))
 
     @checked()
     def check(self) -> None:
@@ -411,10 +431,15 @@ class Query:
     def await_end(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended and the result is complete; false if the time ran out first."""
         require_range("await_end", "timeout", timeout, 0, threading.TIMEOUT_MAX)
-        over = True if self._running.driver is None else self._running.driver.await_end(timeout)
-        if over:
-            self.show_notices()
-        return over
+        until = None if timeout is None else time.monotonic() + timeout
+        while (driver := self._running.driver) is not None:  # that of the pipeline, which others may outlast
+            left = END_SECONDS if until is None else min(END_SECONDS, max(0.0, until - time.monotonic()))
+            if driver.await_end(left):
+                break
+            if until is not None and time.monotonic() >= until:
+                return False
+        self.show_notices()
+        return True
 
     @checked()
     def stop(self) -> None:

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from strandline.connectors.sinks import Sink
 from strandline.core.errors import CheckpointError
 from strandline.database.statements import BoundQuery
+from strandline.runtime.checkpoint.versions import Start
 
 
 @dataclass(frozen=True, slots=True)
 class AddedQuery:
-    """A query that is added to a graph; it may replace an earlier one of its name, whose results are moved away."""
+    """A query that is added to a graph, and where it begins; it may replace an earlier one of its name, whose results
+    are moved away."""
 
     query: BoundQuery
+    start: Start
     replaces: bool = False
 
 

@@ -41,7 +41,7 @@ class DeferredStatements(Statements):
                 self.outputs.append(str(result))
         self.queries = [query if query.name else replace(query, name=next(self._free_names)) for query in self.queries]
 
-    def start(self, query: BoundQuery) -> Query | None:
+    def _start(self, query: BoundQuery) -> Query | None:
         self.queries.append(query)
         return None
 
@@ -62,7 +62,7 @@ class DeferredStatements(Statements):
         if self._skips(statement):
             return
         super()._create_derived_stream(statement)
-        self.start(replace(self.bind_stream(statement.name.name), statement=statement))
+        self._start(replace(self.bind_stream(statement.name.name), statement=statement))
 
     def _view_sink(self, view: DerivedStream) -> Sink | None:
         return None  # its result goes where those of the other queries go

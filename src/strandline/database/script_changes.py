@@ -6,7 +6,8 @@
     failed     it had failed, and the graph goes on without it
     gone       the script does not have it any more
 
-A stream that a kept query reads goes on, and queries that are added to it begin now. Other streams begin again.
+A stream that a kept query reads goes on. Queries that are added read it again from its beginning, or begin now where
+that cannot be. Other streams begin again.
 """
 
 from __future__ import annotations
@@ -19,20 +20,22 @@ from pathlib import Path
 from typing import Final, Literal
 
 from strandline.connectors.sinks import Parquet, Sink
+from strandline.connectors.sources.base import is_live
 from strandline.core.durable import encode_name, query_directory
 from strandline.core.errors import CheckpointError
 from strandline.core.table import TextTable
 from strandline.database.database import Database
 from strandline.database.replacement import AddedQuery, Replacement
 from strandline.database.statements import BoundQuery
+from strandline.logical.catalog import BaseStream
 from strandline.logical.tree import streams_read, tables_read
 from strandline.runtime.checkpoint.identity import StoredGraph, stored_graphs
 from strandline.runtime.checkpoint.records import BatchRecords
-from strandline.runtime.checkpoint.versions import FailedQuery, GraphQuery
+from strandline.runtime.checkpoint.versions import FailedQuery, GraphQuery, Start
 
 Change = Literal["new", "changed", "failed", "gone"]
 MOST_LINES: Final = 20  # of the difference of one query
-_NOW, _BEGINNING = "now", "from the beginning"
+_BEGINS: Final[Mapping[Start, str]] = {"now": "now", "beginning": "from the beginning"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ class _Graph:
     again: list[BoundQuery] = field(default_factory=list)  # changed, or failed earlier
     new: list[BoundQuery] = field(default_factory=list)
     ended: frozenset[str] | None = None  # streams that have ended; None if it has not had a batch
+    once: frozenset[str] = frozenset()  # queries that cannot, or are not to, read again what others have read
 
     @property
     def going_on(self) -> frozenset[str]:
@@ -157,9 +161,10 @@ class _Graph:
         """The queries that a script with queries of these names does not have any more."""
         return [query.name for query in self.stored.queries if query.name not in names]
 
-    def begins(self, query: BoundQuery) -> str:
-        """From when on a query has rows that is added."""
-        return _NOW if self.ended is not None and streams_of(query) & self.going_on else _BEGINNING
+    def start(self, query: BoundQuery) -> Start:
+        """Where a query begins that is added."""
+        has_begun = self.ended is not None and bool(streams_of(query) & self.going_on)
+        return "now" if has_begun and query.name in self.once else "beginning"
 
     def refuses(self, query: BoundQuery) -> str:
         """Why a query cannot be added; empty if it can."""
@@ -169,7 +174,7 @@ class _Graph:
             return "a query over a table cannot be added to queries that have run"
         if query.shedding is not None or any(other.shedding is not None for other in self.kept):
             return "queries whose rows may be dropped are not added to one another"
-        if self.ended is not None and streams_of(query) <= self.going_on & self.ended:
+        if self.start(query) == "now" and streams_of(query) <= self.going_on & (self.ended or frozenset()):
             return f"{' and '.join(sorted(streams_of(query)))} ended before it would begin"
         return ""
 
@@ -192,8 +197,9 @@ def place_queries(
     graphs = [_Graph(graph) for graph in stored if names & graph.names]
     described = {query.name: database.describe(query) for query in queries} if graphs else {}
     without_graph = [query for query in queries if not _find_home(query, graphs, described)]
+    once = frozenset(query.name for query in queries if _reads_once(database, query))
     for graph in graphs:
-        graph.ended = _ended_streams(graph.stored.checkpoint)
+        graph.ended, graph.once = _ended_streams(graph.stored.checkpoint), once
     alone = _join_graphs(without_graph, graphs)
     changes = [change for query in queries if (change := _change_of(query, graphs, described)) is not None]
     refused = {change.name for change in changes if change.refusal}
@@ -205,6 +211,14 @@ def place_queries(
         groups.append(PlacedQueries(directory, group))
     changes += [QueryChange(name, "gone", remark="what it has written stays") for g in graphs for name in g.gone(names)]
     return Placement(groups, changes, sum(len(graph.kept) for graph in graphs))
+
+
+def _reads_once(database: Database, query: BoundQuery) -> bool:
+    """Whether a query begins now in streams that others have read: it says so, a source cannot be read again, or rows
+    have the time of their arrival, which would be another one."""
+    streams = [database.catalog.get(name) for name in streams_of(query) if name in database.catalog]
+    bases = [stream for stream in streams if isinstance(stream, BaseStream)]
+    return query.start == "now" or any(is_live(stream) or stream.time_column is None for stream in bases)
 
 
 def _find_home(query: BoundQuery, graphs: Sequence[_Graph], described: Mapping[str, GraphQuery]) -> bool:
@@ -246,8 +260,10 @@ def _place(
     """The queries of a graph, and how it changes; those that are refused stay away."""
     running = {query.name: query for query in graph.stored.queries}
     dropped = [name for name in running if name not in {query.name for query in graph.kept}]
-    added = [AddedQuery(query, replaces=True) for query in graph.again if query.name not in refused]
-    added += [AddedQuery(query, replaces=query.sink is not None and query.sink.moves_former) for query in graph.new]
+    again = [query for query in graph.again if query.name not in refused]
+    added = [AddedQuery(query, graph.start(query), replaces=True) for query in again]
+    moves = {query.name for query in graph.new if query.sink is not None and query.sink.moves_former}
+    added += [AddedQuery(query, graph.start(query), replaces=query.name in moves) for query in graph.new]
     if not dropped and not added:
         return PlacedQueries(graph.stored.checkpoint, graph.kept)
     sinks = {name: database.former_sink(running[name], sink_of(name, out, sink)) for name in dropped}
@@ -261,11 +277,11 @@ def _change_of(query: BoundQuery, graphs: Sequence[_Graph], described: Mapping[s
         if query in graph.kept:
             return None
         if query in graph.new:
-            return QueryChange(query.name, "new", line, graph.begins(query))
+            return QueryChange(query.name, "new", line, _BEGINS[graph.start(query)])
         if query in graph.again:
             return _change_again(query, graph, described[query.name], line)
     if any(graph.is_near(query) for graph in graphs):
-        return QueryChange(query.name, "new", line, _BEGINNING, "in a pipeline of its own")
+        return QueryChange(query.name, "new", line, _BEGINS["beginning"], "in a pipeline of its own")
     return None
 
 
@@ -275,14 +291,14 @@ def _change_again(query: BoundQuery, graph: _Graph, now: GraphQuery, line: int |
     assert former is not None and sink is not None, "its graph has or had it, and it has a sink"
     before = former.query if isinstance(former, FailedQuery) else former
     is_same = before.identity == now.identity
-    refusal = graph.refuses(query)
+    refusal, begins = graph.refuses(query), _BEGINS[graph.start(query)]
     stays = sink.identity is not None and sink.identity == before.sink and not sink.moves_former
     if not refusal and stays and not (is_same and sink.bears_gaps):
         refusal = f"{sink.display_location} has results of it as it was"
     if isinstance(former, FailedQuery) and is_same:
-        return QueryChange(query.name, "failed", line, graph.begins(query), former.message, refusal=refusal)
+        return QueryChange(query.name, "failed", line, begins, former.message, refusal=refusal)
     remark, difference = ("its pipeline", ()) if is_same else _difference(before, now)
-    return QueryChange(query.name, "changed", line, graph.begins(query), remark, difference, refusal)
+    return QueryChange(query.name, "changed", line, begins, remark, difference, refusal)
 
 
 def _difference(before: GraphQuery, now: GraphQuery) -> tuple[str, tuple[str, ...]]:

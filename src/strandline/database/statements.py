@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
 from strandline.connectors.sinks import Sink, TableSink, make_sink
-from strandline.connectors.sources.base import confine_source, open_source, source_schema
+from strandline.connectors.sources.base import confine_source, is_live, open_source, source_schema
 from strandline.connectors.tables.feeds.registry import confine_feed, feed_class, feed_schema
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, SourceError, Span, at_place
@@ -37,7 +37,7 @@ from strandline.logical.catalog import (
 )
 from strandline.logical.plan import Plan
 from strandline.logical.schema import schema
-from strandline.logical.tree import reads_changes, tables_read
+from strandline.logical.tree import reads_changes, streams_read, tables_read
 from strandline.runtime.checkpoint.versions import GraphQuery
 from strandline.sql import ast
 from strandline.sql.binder.binder import (
@@ -66,7 +66,7 @@ InferSchema: TypeAlias = Callable[[ConnectorCall, Span | None], SourceSchema | N
 Explained: TypeAlias = (
     ast.Query
     | ast.QueryWithShedding
-    | ast.QueryStartingNow
+    | ast.QueryWithStart
     | ast.CreateStreamAs
     | ast.CreateView
     | ast.CreateMaterializedView
@@ -79,7 +79,7 @@ class BoundQuery:
     """A query whose names and types are resolved, ready to be planned and started.
 
     `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
-    that starts it. With `starting_now` the result is over the rows that come from now on. `shedding` is the share of
+    that starts it. With the `start` now, the result is over the rows that come from now on. `shedding` is the share of
     rows that may be dropped where not all can be read. `pipeline` is where it goes by SET PIPELINE, empty for the
     default. In a script `name` is empty until the end, if the user gave it none.
     """
@@ -91,7 +91,7 @@ class BoundQuery:
     shedding: float | None = None
     statement: ast.Statement | None = None
     notices: tuple[Notice, ...] = ()
-    starting_now: bool = False
+    start: ast.Start | None = None
     pipeline: str = ""
 
 
@@ -145,14 +145,14 @@ class Statements:
                 self._database.shedding = value
             case ast.SetPipeline(named):
                 self._database.pipeline = "" if named is None else named.name
-            case ast.QueryWithShedding() | ast.QueryStartingNow():
-                return self.start(replace(self._bind(statement, name), sink=sink))
+            case ast.QueryWithShedding() | ast.QueryWithStart():
+                return self._start(replace(self._bind(statement, name), sink=sink))
             case _:
                 if sink is None and name is None and self.is_stored(statement):
                     return self._execute_at_once(statement)
                 if sink is None and (looked := ast.looked_at(statement)) is not None:
                     return self._take_rows(statement, *looked)
-                return self.start(replace(self._bind(statement, name), sink=sink))
+                return self._start(replace(self._bind(statement, name), sink=sink))
         return None
 
     # ---- tables ------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ class Statements:
         self._catalog.add(view, name.span)
         try:
             query = replace(self._bind(statement, None), plan=view.plan, sink=self._view_sink(view))
-            return self.start(query)
+            return self._start(query)
         except BaseException:
             self._catalog.drop(view.name)
             raise
@@ -247,17 +247,16 @@ class Statements:
 
     # ---- queries -----------------------------------------------------------------------------------------------------
 
-    def start(self, query: BoundQuery) -> Query | None:
+    def _start(self, query: BoundQuery) -> Query | None:
         """Start a query, under the next free number if it has no name."""
         if not query.name:
             query = replace(query, name=next(self._free_names))
-        if (pipeline := self._database.running_pipeline(query)) is not None:
-            return self._database.join(query, pipeline)
-        return self._database.start([query], self._database.checkpoint_of(query.name, query.pipeline))[0]
+        return self._database.run(query)
 
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
         sink = self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
+        start = statement.start if isinstance(statement, ast.CreateSink | ast.CreateStreamAs) else None
         clause: ast.Shedding | None = None
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
@@ -266,24 +265,41 @@ class Statements:
                 name = named.name
             case ast.QueryWithShedding(query, clause):
                 pass
-            case ast.QueryStartingNow(query):
+            case ast.QueryWithStart(query, start):
                 pass
             case query:
                 pass
         with self._catalog.notices.collect() as notices:
             plan, reads = bind_reading(query, self._catalog)
         reads |= {sink.name} if isinstance(sink, TableSink) else set()  # a table must not be dropped below it
-        starting_now = isinstance(statement, ast.QueryStartingNow) or (
-            isinstance(statement, ast.CreateSink | ast.CreateStreamAs) and statement.starting_now
-        )
-        if starting_now:
-            _refuse_tables(plan, statement.span)
-        is_whole = starting_now or isinstance(statement, ast.CreateView)
+        if start is not None:
+            self._check_start(start, plan, statement.span)
+        is_whole = start is not None or isinstance(statement, ast.CreateView)
         max_dropped = None if is_whole else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
         pipeline = self._database.pipeline
-        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), starting_now, pipeline)
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), start, pipeline)
+
+    def _check_start(self, start: ast.Start, plan: Plan, span: Span) -> None:
+        """Refuse a beginning that a query cannot have."""
+        if start == "now" and tables_read(plan):
+            raise QueryError(
+                "a query over a table cannot be started now",
+                code="starting-now-table",
+                hint="Leave out STARTING NOW: the query begins with what the table has.",
+                span=span,
+            )
+        read = [self._catalog.get(name) for name in sorted(streams_read(plan) - tables_read(plan))]
+        live = [stream.name for stream in read if isinstance(stream, BaseStream) and is_live(stream)]
+        if start == "earliest" and live:
+            raise QueryError(
+                f'stream "{live[0]}" cannot be read again from its beginning',
+                code="starting-earliest-live",
+                detail="What its source has sent before is gone.",
+                hint="Write STARTING NOW, which is the default for such a stream.",
+                span=span,
+            )
 
     def bind_stored(self, stored: GraphQuery, sink: Sink | None, pipeline: str) -> BoundQuery:
         """A query as the checkpoint of a pipeline has it, bound again."""
@@ -325,7 +341,7 @@ class Statements:
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
         shedding = stream.shedding
-        if shedding is None and not stream.starting_now:
+        if shedding is None and stream.start is None:
             shedding = self._default_shedding(stream.plan)
         reads = stream.reads | {stream.name}
         pipeline = self._database.pipeline
@@ -335,7 +351,7 @@ class Statements:
             reads,
             shedding=shedding,
             notices=stream.notices,
-            starting_now=stream.starting_now,
+            start=stream.start,
             pipeline=pipeline,
         )
 
@@ -430,8 +446,8 @@ class Statements:
             return
         with self._catalog.notices.collect() as notices:
             stream = bind_derived_stream(statement, self._catalog)
-        if stream.starting_now:
-            _refuse_tables(stream.plan, statement.span)
+        if stream.start is not None:
+            self._check_start(stream.start, stream.plan, statement.span)
         self._make_room(statement, "STREAM", stream.reads)
         self._catalog.add(replace(stream, notices=tuple(notices)), statement.name.span)
 
@@ -500,7 +516,7 @@ class Statements:
                     hint="Choose another name for the sink, or drop the other first.",
                     span=name.span,
                 )
-            return self.start(self._bind(statement, None))
+            return self._start(self._bind(statement, None))
         except SinkError as error:
             error.span = error.span or target.span
             raise
@@ -562,17 +578,6 @@ def stored_text(statement: ast.Statement) -> str:
         return statement.text
     whole, target = statement.span, statement.target.span
     return whole.text[whole.start : target.start] + redact(statement.target.text) + whole.text[target.end : whole.end]
-
-
-def _refuse_tables(plan: Plan, span: Span) -> None:
-    """Refuse a query over a table that is to be started now."""
-    if tables_read(plan):
-        raise QueryError(
-            "a query over a table cannot be started now",
-            code="starting-now-table",
-            hint="Leave out STARTING NOW: the query begins with what the table has.",
-            span=span,
-        )
 
 
 def _place_of(error: SourceError, statement: ast.CreateStream) -> Span | None:

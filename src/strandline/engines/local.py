@@ -18,7 +18,7 @@ from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.versions import GraphVersion, VersionReference
 from strandline.runtime.exchange import Message, decode, encode
-from strandline.runtime.graph_changes import drop_stopped
+from strandline.runtime.graph_changes import change_after_batch
 from strandline.runtime.ingest import ingest
 from strandline.runtime.offsets import InputSplit, plan_splits
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
@@ -109,7 +109,7 @@ class LocalRun:
         report = self.pipeline.commit(self.batch, messages, began)
         self.positions, self.statuses = after, report.statuses
         self.batch += 1
-        drop_stopped(self.pipeline)
+        change_after_batch(self.pipeline)
         return report
 
     def _take(self, version: GraphVersion) -> None:

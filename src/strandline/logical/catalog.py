@@ -135,6 +135,9 @@ class BaseStream:
     Without a time column it is valid for the instant at which it arrives. The rows of one with `changes` say when
     others begin and end. `feed` stays in this process: other processes get the stream without it, and read what it has
     brought. One with `table` is the input of a table: its rows are elements already, and it holds no query back.
+
+    `reader_of` is the name of the stream that this one reads from its beginning, beside those that read it already; its
+    name is a mark in plans, and nobody declares it. It is empty for streams themselves.
     """
 
     word: ClassVar[str] = "stream"
@@ -153,6 +156,12 @@ class BaseStream:
     source_statistics: StreamStatistics = field(
         default_factory=StreamStatistics, compare=False
     )  # what the source knows
+    reader_of: str = field(default="", metadata={"unless default": True})
+
+    @property
+    def declared_name(self) -> str:
+        """The name by which the stream is declared."""
+        return self.reader_of or self.name
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:
@@ -194,7 +203,7 @@ class DerivedStream:
     is_materialized: bool = False
     keep_us: int | None = None
     notices: tuple[Notice, ...] = field(default=(), compare=False)  # of its statement
-    starting_now: bool = False  # whether it is over the rows that come from when it is started on
+    start: Literal["now", "earliest"] | None = None  # where it begins in streams that others read
 
     @property
     def word(self) -> str:

@@ -1,6 +1,6 @@
 """Adding queries to a graph that runs, and dropping them, between two batches.
 
-    add       plan ─ T ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
+    add       plan ─ T, or own readers ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
     drop      the next version is stored ─ the sink is closed, and sources that nothing else reads
     replace   some are dropped and others added, before anything runs: one version, all of it or nothing
 
@@ -13,15 +13,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.connectors.sinks import Sink
-from strandline.connectors.sources.base import Source, open_source
+from strandline.connectors.sources.base import open_source
 from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.udf import user_functions
-from strandline.planner.physical.living import extend, shrink
+from strandline.planner.physical.living import extend, rename_streams, shrink
 from strandline.planner.physical.plan import Pipeline
+from strandline.planner.physical.take_over import take_over
+from strandline.runtime.catch_up import has_shared_log, log_of, reader_of
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.replay import replayed_until
-from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion
+from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion, declarations
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.watermark import SourceStatus
 
@@ -29,7 +31,7 @@ from strandline.runtime.watermark import SourceStatus
 @dataclass(frozen=True, slots=True)
 class Addition:
     """A query that is to be added: its own plan, what operators must have in common with it beside their structure to
-    be shared, and where its results go."""
+    be shared, and where its results go. `query` says whether it begins now or at the beginning."""
 
     query: GraphQuery
     part: Pipeline
@@ -38,33 +40,27 @@ class Addition:
 
 
 def add_query(pipeline: RunningPipeline, addition: Addition) -> None:
-    """Add a query that begins now: its result is over the rows after everything that its streams have brought."""
+    """Add a query. Of one that begins now, the result is over the rows after everything that its streams have brought;
+    one from the beginning reads again what others have read of them."""
     graph, query = pipeline.graph, addition.query
     with graph.changing() as version:
-        since = starting_instant(pipeline.metrics.statuses, addition.part.queries[0].streams)
-        number = version.next_query
-        extended = extend(
-            version.pipeline,
-            addition.part,
-            addition.scope,
-            since=since,
-            number=number,
-            first_fragment=version.next_fragment,
-        )
+        number, running = version.next_query, version.pipeline
+        part, since, scope = begin_query(addition, running, pipeline.metrics.statuses)
+        extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
         batch = pipeline.metrics.last_batch + 1
-        added = replace(query, number=number, began=version.number + 1, batch=batch)
+        added = replace(query, number=number, began=version.number + 1, batch=batch, scope=addition.scope)
         following = version.following(extended, (*version.queries, added), batch)
         functions = {**pipeline.declared.functions, **user_functions(addition.part)}
-        streams = {**pipeline.declared.streams, **{stream.name: stream for stream in addition.part.streams}}
+        streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
         declared = replace(pipeline.declared, functions=functions, streams=streams)
         writer = pipeline.open_writer(query.name, addition.sink, extended)
-        opened: list[Source] = []
+        opened: list[str] = []
         try:
             opened += _open_sources(pipeline, following)
             graph.publish(following)
         except BaseException:
-            for source in opened:
-                pipeline.remove_source(source.stream.name)
+            for name in opened:
+                pipeline.remove_source(name)
             writer.close()
             raise
         pipeline.declared = declared
@@ -93,22 +89,18 @@ def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additio
     statuses = {name: status for name, status in pipeline.metrics.statuses.items() if name in known}
     extended, next_fragment = remaining, version.next_fragment
     for number, addition in enumerate(additions, version.next_query):
-        extended = extend(
-            extended,
-            addition.part,
-            addition.scope,
-            since=starting_instant(statuses, addition.part.queries[0].streams),
-            number=number,
-            first_fragment=next_fragment,
-        )
+        part, since, scope = begin_query(addition, remaining, statuses)
+        extended = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
         next_fragment = max([next_fragment, *(int(fragment.id[1:]) + 1 for fragment in extended.fragments)])
-        queries.append(replace(addition.query, number=number, began=version.number + 1, batch=batch))
+        began = version.number + 1
+        queries.append(replace(addition.query, number=number, began=began, batch=batch, scope=addition.scope))
     added = {addition.query.name for addition in additions}
     failed = [failed for failed in version.failed if failed.query.name not in added | set(dropped)]
     following = version.following(extended, queries, batch, remaining=remaining, failed=failed)
-    functions = [user_functions(addition.part) for addition in additions]
-    for each in functions:
-        pipeline.declared = replace(pipeline.declared, functions={**pipeline.declared.functions, **each})
+    for addition in additions:
+        functions = {**pipeline.declared.functions, **user_functions(addition.part)}
+        streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
+        pipeline.declared = replace(pipeline.declared, functions=functions, streams=streams)
     writers = [
         pipeline.open_writer(query.name, addition.sink, extended, replaces=query.replaces)
         for query, addition in zip(queries[-len(additions) :] if additions else [], additions, strict=True)
@@ -161,11 +153,85 @@ def stop_query(pipeline: RunningPipeline, number: int) -> None:
         drop_query(pipeline, names[0])
 
 
-def drop_stopped(pipeline: RunningPipeline) -> None:
-    """Drop the queries that were stopped while a batch was committed."""
+def change_after_batch(pipeline: RunningPipeline) -> None:
+    """What changes because of the batch that is over: queries that were stopped while it was committed go, and so do
+    those whose streams have ended, if the others go on; those that have caught up read the streams themselves."""
     names, pipeline.stopping = pipeline.stopping, set()
     for name in sorted(names):
         drop_query(pipeline, name)
+    # A checkpoint that stays keeps its queries: the same statements find what they have started.
+    if pipeline.is_temporary and not pipeline.graph.is_over:
+        _drop_complete(pipeline)
+    if not pipeline.graph.is_over:
+        _take_over_level(pipeline)
+
+
+def _take_over_level(pipeline: RunningPipeline) -> None:
+    """Let queries that have caught up read the streams themselves."""
+    for query in pipeline.graph.version.queries:
+        if query.start != "beginning" or not _has_caught_up(pipeline, query.name):
+            continue
+        with pipeline.graph.changing() as version:
+            number, first = query.number, version.next_fragment
+            taken = take_over(version.pipeline, query.name, query.scope, number=number, first_fragment=first)
+            batch = pipeline.metrics.last_batch + 1
+            pipeline.graph.publish(version.following(taken.pipeline, version.queries, batch, taken.moved))
+            for stream in version.pipeline.streams:
+                if stream not in taken.pipeline.streams:
+                    pipeline.remove_source(stream.name)
+            pipeline.adopt_version()
+            pipeline.write_places()
+
+
+def _has_caught_up(pipeline: RunningPipeline, query: str) -> bool:
+    """Whether a query may read the streams themselves: all of its readers are where the others are, and know the same
+    of what they have read. Where streams may be idle they may not, since others may have gone on beyond a row."""
+    planner, statuses = pipeline.planner, pipeline.metrics.statuses
+    streams = pipeline.metrics.streams_of(query)
+    readers = [stream for stream in pipeline.physical.streams if stream.reader_of and stream.name in streams]
+    return bool(readers) and all(
+        planner is not None
+        and planner.is_level(stream.name)
+        and stream.idle_after_us is None
+        and _has_read_the_same(statuses.get(stream.name), statuses.get(stream.reader_of))
+        for stream in readers
+    )
+
+
+def _has_read_the_same(one: SourceStatus | None, two: SourceStatus | None) -> bool:
+    if one is None or two is None:
+        return False
+    facts = [(s.watermark, s.low, s.high, s.ended, s.rows, s.late, s.rejected, s.partitions) for s in (one, two)]
+    return facts[0] == facts[1]
+
+
+def _drop_complete(pipeline: RunningPipeline) -> None:
+    """Drop the queries that have their whole result; the last ones end with the pipeline."""
+    queries = pipeline.graph.version.queries
+    complete = [query.name for query in queries if pipeline.is_complete(query.name)]
+    if len(complete) == len(queries):
+        return
+    for name in complete:
+        with pipeline.graph.changing():
+            pipeline.drop(name, is_whole=True)
+
+
+def begin_query(
+    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus]
+) -> tuple[Pipeline, Instant, str]:
+    """The plan of a query that is added, from when on it has rows, and what is shared only with equal ones."""
+    if addition.query.start == "beginning":
+        return read_again(running, addition.part), BEFORE_ALL, addition.scope
+    since = starting_instant(statuses, addition.part.queries[0].streams)
+    return addition.part, since, f"{addition.scope} since {since}"
+
+
+def read_again(running: Pipeline, part: Pipeline) -> Pipeline:
+    """The plan of a query with readers of its own for the streams that are read already."""
+    known, query = {stream.name for stream in running.streams}, part.queries[0].name
+    streams = [reader_of(stream, query) if stream.name in known else stream for stream in part.streams]
+    names = {stream.reader_of: stream.name for stream in streams if stream.reader_of}
+    return rename_streams(part, streams, names)
 
 
 def starting_instant(statuses: Mapping[str, SourceStatus], streams: frozenset[str]) -> Instant:
@@ -177,20 +243,25 @@ def starting_instant(statuses: Mapping[str, SourceStatus], streams: frozenset[st
     return max([*read, *promised], default=BEFORE_ALL)
 
 
-def _open_sources(pipeline: RunningPipeline, version: GraphVersion) -> list[Source]:
-    """Open the sources that the version before did not read; they begin at the beginning."""
+def _open_sources(pipeline: RunningPipeline, version: GraphVersion) -> list[str]:
+    """Open the sources that the version before did not read; they begin at the beginning. Returns their names."""
     assert pipeline.planner is not None, "it runs"
-    opened: list[Source] = []
+    opened: list[str] = []
     try:
         for stream in version.pipeline.streams:
-            if stream.name not in pipeline.planner.sources:
+            if stream.name in pipeline.planner.sources:
+                continue
+            if has_shared_log(stream):
+                pipeline.planner.add_reader(stream.name, log_of(stream))
+                opened.append(stream.name)
+            else:
                 directory = source_directory(pipeline.checkpoint, stream.name) if pipeline.chain is not None else None
                 source = open_source(stream, directory)
                 source.resume(0)
                 pipeline.planner.add_source(source)
-                opened.append(source)
+                opened.append(stream.name)
     except BaseException:
-        for source in opened:
-            pipeline.remove_source(source.stream.name)
+        for name in opened:
+            pipeline.remove_source(name)
         raise
     return opened

@@ -46,7 +46,8 @@ def ingest(
     beyond it: by the streams that a query reads, so other queries do not matter. Through `split_times` the tasks of a
     batch report their latest times to each other.
     """
-    stream = source.stream
+    # A second reader of a log has a name of its own.
+    stream = source.stream if source.stream.name == split.stream else replace(source.stream, name=split.stream)
     if isinstance(source, TableSource):
         return _ingest_table(pipeline, source, split, before.get(stream.name), out)
     status = before.get(stream.name) or SourceStatus(stream.name)

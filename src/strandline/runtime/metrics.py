@@ -192,6 +192,21 @@ class PipelineMetrics:
         known = self.statuses_for(query)
         return {name: known.get(name) or SourceStatus(name) for name in self.streams_of(query)}
 
+    def readers_of(self, query: str) -> dict[str, str]:
+        """The streams that a query reads, by the names by which they are declared."""
+        streams = self.streams_of(query)
+        return {stream.declared_name: stream.name for stream in self.physical.streams if stream.name in streams}
+
+    def declared(self, query: str, statuses: Mapping[str, SourceStatus]) -> dict[str, SourceStatus]:
+        """The statuses of streams by the names by which they are declared; of one that the query reads for itself, that
+        of its own reader."""
+        seconds = {stream.name for stream in self.physical.streams if stream.reader_of}
+        known = {name: status for name, status in statuses.items() if name not in seconds}
+        own = {name: reader for name, reader in self.readers_of(query).items() if reader in seconds}
+        return known | {
+            name: replace(statuses.get(reader) or SourceStatus(name), stream=name) for name, reader in own.items()
+        }
+
     def watermark(self, query: str) -> Instant:
         """Up to which instant the results of a query are final."""
         return watermark_of(self.statuses, self.streams_of(query)).time if self.statuses else BEFORE_ALL

@@ -21,6 +21,7 @@ from strandline.core.durable import digest, other_format
 from strandline.core.errors import damaged
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 from strandline.runtime.announcements import Announcements
+from strandline.runtime.catch_up import CatchUpPace, behind, follow
 from strandline.runtime.checkpoint.records import RecordReference
 from strandline.runtime.checkpoint.versions import VersionReference
 from strandline.runtime.edge_metrics import MetricSet
@@ -45,6 +46,8 @@ class SourceOffset:
     Of a table, `arrived` is the promise: every change after `at` takes effect there or later; `base` is the end of its
     log when the query was first planned, `seal` is the identity of the table.
 
+    `log` is the stream whose log it is, where that is another one: of a second reader.
+
     `announcements` counts the batches so far in which open elements were announced again, `announced` are the queries
     for which this one does.
     """
@@ -57,6 +60,7 @@ class SourceOffset:
     sampling_rates: SamplingRates = ()
     seal: str = ""
     base: int = -1
+    log: str = ""
     announcements: int = 0
     announced: tuple[str, ...] = field(default=(), compare=False)
     requested_metrics: MetricSet = field(default=(), compare=False)  # it is no reason for a batch
@@ -144,7 +148,10 @@ def plan_splits(before: Mapping[str, SourceOffset], after: Mapping[str, SourceOf
 
 
 class OffsetPlanner:
-    """Offset planner: polls the sources and plans the next batch."""
+    """Offset planner: polls the sources and plans the next batch.
+
+    `sources` are by the names of their streams. A second reader of a log has the source of the first one.
+    """
 
     def __init__(
         self,
@@ -168,17 +175,38 @@ class OffsetPlanner:
         self._last_row_times = dict.fromkeys(sources, time.monotonic())
         self.tables = {name: TableOffsets(s) for name, s in sources.items() if isinstance(s, TableSource)}
         self.rows_left: int | None = None  # about how many were not in a batch yet when the last one was decided on
+        self.pace = CatchUpPace(batch_rows)
+        self.catching_up = 0  # rows of the last batch that second readers read to catch up
+        self.rows_behind: Mapping[str, int] = {}  # about how many they have yet to read after it, by their names
+        self._reached_positions: Mapping[str, SourceOffset] = {}
         try:
-            for source in self.sources.values():
-                source.open()
+            for name, source in self.sources.items():
+                if not self._is_second(name):
+                    source.open()
         except BaseException:
             self.close()
             raise
 
     def close(self) -> None:
         """End the planning."""
-        for source in self.sources.values():
-            source.close()
+        for name, source in self.sources.items():
+            if not self._is_second(name):
+                source.close()
+
+    def _is_second(self, name: str) -> bool:
+        return self.sources[name].stream.name != name
+
+    def is_level(self, name: str) -> bool:
+        """Whether a second reader was where the first one was after the last batch."""
+        if name not in self.sources or not self._is_second(name):
+            return False
+        own, first = (self._reached_positions.get(reader) for reader in (name, self.sources[name].stream.name))
+        return own is not None and first is not None and (own.at, own.ended) == (first.at, first.ended)
+
+    def add_reader(self, name: str, first: str) -> None:
+        """Read the log of a stream once more, under another name, from the next batch on."""
+        self.sources[name] = self.sources[first]
+        self.rows_behind = behind(self.sources, {**self._reached_positions, name: SourceOffset()})
 
     def add_source(self, source: Source) -> None:
         """Read a further source, from the next batch on."""
@@ -191,9 +219,10 @@ class OffsetPlanner:
 
     def remove_source(self, name: str) -> None:
         """Read a source no more."""
-        source = self.sources.pop(name)
+        is_second, source = self._is_second(name), self.sources.pop(name)
         self.tables.pop(name, None)
-        source.close()
+        if not is_second:
+            source.close()
 
     def beginning(self) -> SourceOffsets:
         return dict.fromkeys(self.sources, SourceOffset())
@@ -207,7 +236,11 @@ class OffsetPlanner:
         if controller is not None and not required and controller.is_too_early(time.monotonic()):
             return dict(before)
         after = self._next_offsets(before)
-        left = {name: source.rows_left(before[name].at) for name, source in self.sources.items()}
+        left = {
+            name: source.rows_left(before[name].at)
+            for name, source in self.sources.items()
+            if not self._is_second(name)
+        }
         row_counts = [rows for rows in left.values() if rows is not None]
         self.rows_left = sum(row_counts) if row_counts else None
         if self.shedding_controller is not None:
@@ -217,6 +250,12 @@ class OffsetPlanner:
         announced = () if all(position.ended for position in before.values()) else self.announcements.due()
         if announced:
             after = {n: replace(p, announcements=p.announcements + 1) for n, p in after.items()}
+        self.rows_behind, self._reached_positions = behind(self.sources, after), after
+        self.catching_up = sum(
+            self.sources[name].count_rows(before[name].at, after[name].at)
+            for name, rows in behind(self.sources, before).items()
+            if rows
+        )
         if after == before and not required:
             return after
         if self.shedding_controller is not None:
@@ -238,7 +277,9 @@ class OffsetPlanner:
             # What tables have is loaded first. Meanwhile the streams are not read: nothing of them is buffered.
             name: before[name] if loading else self._next(name, source, before[name], changed)
             for name, source in streams.items()
+            if not self._is_second(name)
         }
+        after |= self._follow(before, after, pauses=loading)
         is_over = bool(streams) and all(offset.ended for offset in after.values())
         arriving = [after[name].arrived + 1 for name, source in streams.items() if source.stream.time_column is None]
         reached = max([self._reached(), *arriving])
@@ -253,6 +294,20 @@ class OffsetPlanner:
         else:
             after |= {name: before[name] for name in self.tables}
         return {name: after[name] for name in self.sources}
+
+    def _follow(
+        self, before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset], *, pauses: bool
+    ) -> SourceOffsets:
+        """The next offsets of second readers, by those of the first ones."""
+        firsts = {name: source.stream.name for name, source in self.sources.items() if self._is_second(name)}
+        late = [name for name, first in firsts.items() if before[name].at != before[first].at]
+        rows = self.pace.share(len(late))
+        return {
+            name: before[name]
+            if pauses
+            else follow(self.sources[name], before[name], before[first], after[first], rows)
+            for name, first in firsts.items()
+        }
 
     def _split(self, before: Mapping[str, SourceOffset], after: SourceOffsets) -> SourceOffsets:
         """The offsets with split points: sources share the tasks by their rows. One without new rows has one split."""

@@ -111,7 +111,7 @@ class OutputFiles:
         name: str | None = None,
     ) -> None:
         self.directories = directories
-        self._streams = [stream.name for stream in pipeline.streams]
+        self._streams = _declared_streams(pipeline)
         # Other pipelines may read the same stream: the name of the graph tells them apart, that of its first query.
         names = [query.name for query in pipeline.queries[:1]] if name is None else [name]
         self._prefix = "-".join(["part", *map(encode_name, names)])
@@ -122,7 +122,7 @@ class OutputFiles:
     def adopt(self, pipeline: Pipeline, directories: OutputDirectories) -> None:
         """Go on with the queries and streams of another version of the graph."""
         before, self.directories = self.directories.first_batches, directories
-        self._streams = [stream.name for stream in pipeline.streams]
+        self._streams = _declared_streams(pipeline)
         self._schemas = {query.name: result_schema(query.columns) for query in pipeline.queries}
         for kind, name in list(self._newest):
             is_same = name in directories.results and directories.first_batches.get(name) == before.get(name)
@@ -214,15 +214,16 @@ class OutputFiles:
         again that they have read."""
         return owner[0] != "result" or owner[1] not in self.directories.consumed
 
-    def publish_open(self, report: BatchReport, watermarks: Mapping[str, Instant], ended: bool) -> None:
-        """Replace the files of open elements that a batch has announced. When all sources have ended, nothing is open.
+    def publish_open(self, report: BatchReport, watermarks: Mapping[str, Instant], ended: frozenset[str]) -> None:
+        """Replace the files of open elements that a batch has announced. Of queries whose sources have `ended` with it,
+        nothing is open.
 
         They are no part of the checkpoint: a later announcement writes them again.
         """
         for query, directory in self.directories.results.items():
             path = open_file(directory)
             parts = sorted(report.staged_open.get(query, []), key=lambda part: part.path)
-            if query not in report.announced and not (ended and path.exists()):
+            if query not in report.announced and not (query in ended and path.exists()):
                 continue
             path.parent.mkdir(exist_ok=True)
             newest = self._newest.get(("result", query))
@@ -243,6 +244,11 @@ class OutputFiles:
             newest.path.unlink(missing_ok=True)
         else:
             restore_version(newest.path, version)
+
+
+def _declared_streams(pipeline: Pipeline) -> list[str]:
+    """The streams with late and rejected rows; those of second readers are there already."""
+    return [stream.name for stream in pipeline.streams if not stream.reader_of]
 
 
 def version_of(file: DeliveredFile, path: Path) -> JoinedFile | None:

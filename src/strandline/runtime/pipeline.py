@@ -49,6 +49,7 @@ from strandline.runtime.checkpoint.versions import (
     GraphVersion,
     GraphVersions,
     VersionReference,
+    declarations,
 )
 from strandline.runtime.exchange import Message
 from strandline.runtime.graph import LivingGraph
@@ -174,6 +175,7 @@ class RunningPipeline:
         self._sinks: dict[str, Sink] = {}
         self.stopping: set[str] = set()  # queries that end after the batch that is committed
         self._committing: threading.Thread | None = None
+        self._is_whole = False  # whether it is what is left of a query that has its whole result
         self._forgets = False  # whether a sink loses results that are open with its process
         self._announced = self.metrics.announced  # the watermarks at the last announcements that sinks have, by query
         self._appended = frozenset[str]()  # queries with open elements whose sinks only append
@@ -321,8 +323,8 @@ class RunningPipeline:
         if isinstance(sink, Memory):
             self.results.add_query(query, sink.make_buffer(columns, in_fragments=writer.in_fragments))
 
-    def detach(self, query: str, failure: StrandlineError | None = None) -> RunningPipeline:
-        """Let a query go, with what it has so far; its sink is closed."""
+    def detach(self, query: str, failure: StrandlineError | None = None, *, is_whole: bool = False) -> RunningPipeline:
+        """Let a query go, with what it has so far, which may be all; its sink is closed."""
         writer, number = self.writers.pop(query), self.graph.version.query(query).number
         left = RunningPipeline(self.physical, writers={query: writer}, statistics_store=self.statistics_store)
         left.chain, left.metrics, left.inputs = self.chain, self.metrics.snapshot(), self.inputs
@@ -330,7 +332,7 @@ class RunningPipeline:
         left.group = self.group
         left.results = self.results.split_off(query, left.metrics)
         left._announced, left._appended = self._announced, self._appended & {query}
-        left.driver = EndedDriver(failure)
+        left.driver, left._is_whole = EndedDriver(failure), is_whole
         self.left[number] = left
         self._appended -= {query}
         self._sinks.pop(query, None)
@@ -338,10 +340,10 @@ class RunningPipeline:
         _close_writer(query, writer)
         return left
 
-    def drop(self, query: str, failure: StrandlineError | None = None) -> None:
+    def drop(self, query: str, failure: StrandlineError | None = None, *, is_whole: bool = False) -> None:
         """Let a query go, and store a version without it; what nothing reads any more is closed."""
         graph, version = self.graph, self.graph.version
-        self.detach(query, failure)
+        self.detach(query, failure, is_whole=is_whole)
         remaining = shrink(version.pipeline, query)
         queries = [other for other in version.queries if other.name != query]
         failed = list(version.failed)
@@ -420,7 +422,9 @@ class RunningPipeline:
         self._cut_open_elements(report)
         files = self.output_files.publish(report)  # staged rows become part of files with names
         self.metrics.add(report)
-        self.output_files.publish_open(report, self.metrics.watermarks(), self.ended)
+        reached = self.metrics.watermarks()
+        ended = frozenset(name for name, time in reached.items() if time == FOREVER and begins.get(name) != FOREVER)
+        self.output_files.publish_open(report, reached, ended)
         self.results.append(report)
         self.statistics_store.learn(report, self.metrics, before)
         failures |= self._write_to_sinks(report, begins)
@@ -432,6 +436,8 @@ class RunningPipeline:
                 log_failure("query failed", name, error)
                 self.drop(name, error)
         self._record(report, files)  # from here on a restart goes on after the batch
+        if self.planner is not None:
+            self.planner.pace.observe(time.monotonic() - began, self.planner.catching_up)
         self.subscriptions.publish(report.requested_metrics, self.ended)
         self._log_batch(report, before, repeated, time.monotonic() - began)
         return report
@@ -536,7 +542,12 @@ class RunningPipeline:
     @property
     def ended(self) -> bool:
         """Whether all sources have ended, their last batch is committed, and each query has had a batch."""
-        return self.metrics.ended and all(query.batch <= self.last_batch for query in self.graph.version.queries)
+        has_all = all(query.batch <= self.last_batch for query in self.graph.version.queries)
+        return self._is_whole or (self.metrics.ended and has_all)
+
+    def is_complete(self, query: str) -> bool:
+        """Whether the streams of a query have ended, and it has its whole result."""
+        return self.graph.version.query(query).batch <= self.last_batch and self.metrics.watermark(query) == FOREVER
 
     @property
     def is_temporary(self) -> bool:
@@ -570,7 +581,7 @@ class RunningPipeline:
         streams: dict[str, BaseStream] = {}
         for physical in self._wired():
             functions |= user_functions(physical)
-            streams |= {stream.name: stream for stream in physical.streams}
+            streams |= declarations(physical.streams)
         return replace(self.declared, functions=functions, streams=streams)
 
     @property

@@ -58,6 +58,7 @@ class PipelineResults:
             self.buffers = {name: buffer for name, buffer in self.buffers.items() if name != query}
             left = PipelineResults(metrics, kept)
             left._watermarks = {query: self._watermarks.get(query, BEFORE_ALL)}
+            self._watermarks = {name: time for name, time in self._watermarks.items() if name != query}
             left._inboxes = {query: self._inboxes.pop(query, [])}
             left.late, left.rejected = self.late, self.rejected
             return left

@@ -108,7 +108,7 @@ def _tested_queries(engine: Engine, statements: Sequence[ast.Statement], only: s
             case ast.CreateView(name, columns, query):
                 scope = scope.with_query(name.name, query, columns)
             case (
-                ast.CreateSink(_, _, query) | ast.QueryWithShedding(query) | ast.QueryStartingNow(query)
+                ast.CreateSink(_, _, query) | ast.QueryWithShedding(query) | ast.QueryWithStart(query)
             ):  # results are judged here, and whole
                 query_scopes[id(statement)] = query, scope
             case query if isinstance(query, ast.Query):

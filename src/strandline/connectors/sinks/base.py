@@ -43,8 +43,9 @@ class ResumePoint:
     `owner` is the id of the checkpoint, which marks its output. `batch` is the last batch that was delivered and
     recorded, `last_result_batch` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was
     delivered and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the
-    batches up to `replayed_until` run again as they were. `first` is the first batch of the query: greater than 0 for
-    one that was added. With `replaces` an earlier query of its name has left results, which are moved away.
+    batches up to `replayed_until` run again as they were. `first` is the first batch of which the query may have
+    results: not 0 where it was added to others. With `replaces` an earlier query of its name has left results, which
+    are moved away.
     """
 
     owner: str

@@ -70,6 +70,8 @@ class Source(ABC):
     traits: ClassVar[Traits]
     # True where one reader at a time may have it open, and gets what comes from then on: what came before is gone.
     is_live: ClassVar[bool] = False
+    # True if all of its log stays, and a position means the same to whoever reads from it: then readers share the log.
+    shares_log: ClassVar[bool] = False
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         self.stream = stream
@@ -225,6 +227,11 @@ def is_live(stream: BaseStream) -> bool:
     """Whether a stream cannot be read again from its beginning by another reader."""
     # Sources of other packages may lack newer attributes.
     return stream.table is None and bool(getattr(_source_class(stream.source, None), "is_live", False))
+
+
+def shares_log(stream: BaseStream) -> bool:
+    """Whether readers of a stream at different positions share its log."""
+    return stream.table is None and bool(getattr(_source_class(stream.source, None), "shares_log", False))
 
 
 def confine_source(call: ConnectorCall, allow: Allow | None, span: Span | None = None) -> None:

@@ -17,6 +17,7 @@ class EventsSource(JournalSource):
     `Database.end`."""
 
     traits = Traits(True, True, True, "every append is on disk before it returns")
+    shares_log = True
     rows_name = "events"
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:

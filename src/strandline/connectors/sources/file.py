@@ -65,6 +65,7 @@ class FileSource(Source):
     """
 
     traits = Traits(True, True, True, "files in the order in which they appeared; input is pinned by a checksum")
+    shares_log = True
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

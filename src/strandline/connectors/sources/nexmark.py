@@ -34,6 +34,7 @@ class NexmarkSource(ClockedSource):
     """
 
     traits = Traits(True, True, True, "an event is a function of its number and the seed")
+    shares_log = True
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

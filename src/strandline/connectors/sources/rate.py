@@ -37,6 +37,7 @@ class RateSource(ClockedSource):
     """
 
     traits = Traits(True, True, True, "row n is a function of n and the seed")
+    shares_log = True
 
     def __init__(self, stream: BaseStream, directory: Path | None) -> None:
         super().__init__(stream, directory)

@@ -21,6 +21,7 @@ class RowsSource(Source):
     """`rows((1, 'a', TIMESTAMP '2024-01-01 00:00:00'), …)`; ends after the last row."""
 
     traits = Traits(True, True, True, "the rows are in the statement")
+    shares_log = True
 
     def check(self, span: Span | None) -> None:
         arguments = SourceArguments(self.stream.source, span)

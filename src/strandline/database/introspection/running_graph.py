@@ -9,7 +9,7 @@ from datetime import datetime
 import pyarrow as pa
 
 from strandline.core.table import TextTable
-from strandline.core.temporal import BEFORE_ALL, Instant, show_instant, to_datetime
+from strandline.core.temporal import BEFORE_ALL, to_datetime
 from strandline.database.introspection.text import shorten_line
 from strandline.database.query import Query
 from strandline.planner.physical.operators import show_node, show_state
@@ -73,23 +73,21 @@ def graph_versions(queries: Sequence[Query]) -> Iterator[StoredVersion]:
 
 def beginning_of(query: Query) -> datetime | None:
     """The instant from which on the rows of a query that was started now count; None for one that has all."""
-    since = _since(query)
+    since = next((plan.since for plan in query.pipeline.queries if plan.name == query.name), BEFORE_ALL)
     return to_datetime(since) if since > BEFORE_ALL else None
 
 
-def _since(query: Query) -> Instant:
-    return next((plan.since for plan in query.pipeline.queries if plan.name == query.name), BEFORE_ALL)
-
-
 def show_beginning(query: Query) -> str:
-    """How a query began: together with others, from some instant on, or with all that its streams have."""
-    version, added = query.runs_in.graph.version, query.in_graph
-    if _since(query) > BEFORE_ALL:
-        return f"with the rows from {show_instant(_since(query))} on"
-    if added.began:
-        return "from the beginning"
-    others = sorted(other.name for other in version.queries if not other.began and other.name != query.name)
-    return f"together with {', '.join(others)}" if others else "with its pipeline"
+    """How a query began, in words; of one that catches up, about how far behind it is."""
+    if query.start == "now":
+        begins = beginning_of(query)
+        return "now" if begins is None else f"now, with rows from {begins:%Y-%m-%d %H:%M:%S.%f} on"
+    if query.start == "together":
+        queries = query.runs_in.graph.version.queries
+        others = sorted(other.name for other in queries if other.start == "together" and other.name != query.name)
+        return f"together with {', '.join(others)}" if others else "with its pipeline"
+    behind = query.rows_behind
+    return f"from the beginning, {behind:,} rows behind the others" if behind else "from the beginning"
 
 
 def show_graph(queries: Sequence[Query]) -> TextTable:

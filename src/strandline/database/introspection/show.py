@@ -176,7 +176,7 @@ def _query_facts(query: Query) -> Iterator[Fact]:
     yield "pipeline", None, query.runs_in.label
     yield "number", None, str(query.in_graph.number)
     yield "since version", None, str(query.in_graph.began)
-    yield "began", None, show_beginning(query)
+    yield "begins", None, show_beginning(query)
 
 
 def _fact_table(facts: Sequence[Fact]) -> TextTable:

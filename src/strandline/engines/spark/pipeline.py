@@ -27,7 +27,7 @@ from strandline.engines.spark.source import SCHEMA, PipelineSource
 from strandline.engines.spark.worker import Job, stage_function
 from strandline.runtime.checkpoint.spark_log import SPARK as SPARK_LOG
 from strandline.runtime.exchange import decode
-from strandline.runtime.graph_changes import drop_stopped
+from strandline.runtime.graph_changes import change_after_batch
 from strandline.runtime.pipeline import PipelineDriver, RunningPipeline
 
 _COMMIT_SECONDS = 5.0
@@ -112,7 +112,7 @@ class SparkRun(PipelineDriver):
         except StrandlineError as error:  # it would come back from the JVM as text
             self._delivery_error = error
             raise
-        drop_stopped(self.pipeline)
+        change_after_batch(self.pipeline)
         if self.pipeline.ended:
             self._wrote_last.set()
 

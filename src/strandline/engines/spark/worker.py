@@ -26,6 +26,7 @@ from strandline.engines.spark.failure import seal_error
 from strandline.engines.spark.offset_server import read_offset
 from strandline.engines.spark.pickling import packed
 from strandline.planner.physical.plan import Pipeline
+from strandline.runtime.catch_up import with_log
 from strandline.runtime.checkpoint.chain import STATE, source_directory
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.versions import Declared, GraphVersion, GraphVersions, VersionReference
@@ -60,8 +61,8 @@ class Job:
         return _versions(self.checkpoint, self.epoch).read(self, reference)
 
     def source(self, pipeline: Pipeline, name: str) -> Source:
-        stream = next(s for s in pipeline.streams if s.name == name)
-        return open_source(stream, source_directory(Path(self.checkpoint), name))
+        stream = with_log(next(s for s in pipeline.streams if s.name == name))
+        return open_source(stream, source_directory(Path(self.checkpoint), stream.name))
 
     @property
     def records(self) -> BatchRecords:

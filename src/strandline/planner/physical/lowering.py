@@ -67,7 +67,7 @@ from strandline.planner.physical.plan import (
     sources,
 )
 from strandline.planner.physical.shared_joins import share_window_joins
-from strandline.planner.physical.structure import share_operators
+from strandline.planner.physical.structure import number_operators, share_operators
 from strandline.planner.physical.update_pattern import INSTANTS, KNOWN, Lifetimes, UpdatePattern
 from strandline.planner.rules.lookup import place_lookups
 
@@ -108,7 +108,7 @@ def combine(parts: Sequence[Pipeline], streams: Sequence[BaseStream], scopes: Se
     """Pipelines as one that reads each stream once, and computes once what parts of the same scope have in common.
     `scopes` has for each what must be equal beside the structure, and the streams whose watermark decides."""
     if len(parts) == 1:
-        return parts[0]
+        return number_operators(parts[0], scopes[0])
     # An operator of several uses goes by the streams of its queries.
     by_streams = [f"{sorted(part.queries[0].streams)} {scope}" for part, scope in zip(parts, scopes, strict=True)]
     together = run_ahead(share_window_joins(parts, by_streams), streams, scopes)

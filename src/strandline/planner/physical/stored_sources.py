@@ -31,7 +31,7 @@ def restore_source(stream: BaseStream, declared: Mapping[str, ConnectorCall], al
     the call by which it is declared here, which must be the same in all that is stored."""
     call = stream.source
     if CONCEALED in (*call.arguments, *call.options.values()):
-        actual = declared.get(stream.name)
+        actual = declared.get(stream.declared_name)
         if actual is None or conceal_literals(actual) != call:
             raise CheckpointError(
                 f'the source of stream "{stream.name}" has a literal secret, which a checkpoint does not store',

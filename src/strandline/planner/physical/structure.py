@@ -62,10 +62,29 @@ def share_operators(parts: Sequence[Pipeline], scopes: Sequence[str]) -> tuple[l
     return [replace(f, id=f"f{number}") for number, f in enumerate(in_order, 1)], queries
 
 
+def number_operators(part: Pipeline, given_scope: str, running: Pipeline | None = None) -> Pipeline:
+    """The pipeline of one query with the ids that its operators have beside others, which may run already: a query that
+    comes later finds them."""
+    bodies: dict[str, list[Any]] = {}
+    if running is not None:
+        _number_bodies(running, bodies)
+    scope = given_scope + _number_bodies(part, bodies)
+    taken: set[str] = set()
+    fragments: list[Fragment] = []
+    for fragment in part.fragments:
+        ids = operator_ids(fragment.root, f"{scope} {fragment.everywhere}", fragment.streams)
+        if taken.isdisjoint(ids):  # else it sends what another one sends, and each stays by itself
+            fragment = replace(fragment, operators=ids)
+            taken.update(ids)
+        fragments.append(fragment)
+    return replace(part, fragments=tuple(fragments))
+
+
 class SharedFragments:
     """Fragments of pipelines that run together. A pipeline that is added takes what is there, and adds what is not."""
 
     def __init__(self) -> None:
+        self._runs = False  # whether it began with those of a pipeline that runs
         self._nodes = SharedNodes()
         self._fragments: dict[tuple[Any, ...], Fragment] = {}  # by what must be equal for one to do
         self._bodies: dict[str, list[Any]] = {}
@@ -74,6 +93,7 @@ class SharedFragments:
     def of(running: Pipeline) -> SharedFragments:
         """The fragments of a pipeline that runs, found by the ids that its operators have."""
         shared = SharedFragments()
+        shared._runs = True
         _number_bodies(running, shared._bodies)
         for fragment in running.fragments:
             for (node, _), operator_id in zip(operators_of(fragment.root), fragment.operators, strict=True):
@@ -94,7 +114,7 @@ class SharedFragments:
         for fragment in part.fragments:  # in the order of their stages
             scope = f"{query_scope} {fragment.everywhere}"  # a count without keys runs in one shard, with all below it
             structures = Structures(scope, MappingProxyType(dict(ports)))
-            if isinstance(fragment.root, physical.Input) and fragment.since > BEFORE_ALL:
+            if isinstance(fragment.root, physical.Input) and (self._runs or fragment.since > BEFORE_ALL):
                 self._keep_readers(fragment, structures)
             root = self._nodes.add(fragment.root, structures, fragment.streams)
             route = fragment.route

@@ -129,7 +129,7 @@ def _read_records(links: ChainLinks, problems: Problems) -> dict[int, BatchRecor
 def check_sources(path: Path, offset: PipelineOffset, problems: Problems) -> None:
     """Check that the logs of the sources up to an offset are intact; needs only files, not the declarations."""
     for name, position in offset.positions.items():
-        directory = source_directory(path, name)
+        directory = source_directory(path, position.log or name)
         with problems.collected():
             if position.seal and position.base < 0:  # else of a table, whose log lies elsewhere
                 of_topic = (directory / "offsets.json").exists()

@@ -20,6 +20,7 @@ from strandline.connectors.sources.base import Source, open_source
 from strandline.core import durable
 from strandline.core.errors import CheckpointError, SinkError, StrandlineError, damaged
 from strandline.core.lease import Lease
+from strandline.runtime.catch_up import log_of, with_log
 from strandline.runtime.checkpoint import chain as chains
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile
 from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
@@ -251,7 +252,7 @@ def verify_state(path: Path, record: BatchRecord) -> int:
 def verify_sources(version: GraphVersion, chain: CheckpointChain) -> None:
     """Compare the logs of the sources with the last offset. Nothing is changed."""
     last = chain.last_offset
-    for source, position in _sources(version, chain.path, last):
+    for _, source, position in _sources(version, chain.path, last):
         try:
             source.verify(position.at, position.seal)
         except CheckpointError as error:
@@ -265,21 +266,28 @@ def verify_sources(version: GraphVersion, chain: CheckpointChain) -> None:
 
 def resume_sources(version: GraphVersion, path: Path, last: PipelineOffset | None) -> dict[str, Source]:
     """The sources, positioned after the last offset: input that no batch has read is dropped from their logs."""
-    sources = {}
-    for source, position in _sources(version, path, last):
+    found = list(_sources(version, path, last))
+    furthest: dict[str, tuple[Source, SourceOffset]] = {}  # by the stream of the log, which several may read
+    for _, source, position in found:
         source.verify(position.at, position.seal)
+        _, other = furthest.get(source.stream.name, (source, position))
+        if position.at >= other.at:
+            furthest[source.stream.name] = source, position
+    for source, position in furthest.values():
         source.resume(position.at)
-        sources[source.stream.name] = source
-    return sources
+    return {name: furthest[source.stream.name][0] for name, source, _ in found}
 
 
-def _sources(version: GraphVersion, path: Path, last: PipelineOffset | None) -> Iterator[tuple[Source, SourceOffset]]:
+def _sources(
+    version: GraphVersion, path: Path, last: PipelineOffset | None
+) -> Iterator[tuple[str, Source, SourceOffset]]:
+    """The sources of streams, by their names, and where they go on."""
     # Batches that are to be repeated after a repair need the logs as far as they reached.
     reached = last_replayed(path) or last
     for stream in version.pipeline.streams:
         positions = {} if reached is None else version.positions_of(reached.positions, reached.version.number)
         position = positions.get(stream.name, SourceOffset())
-        yield open_source(stream, chains.source_directory(path, stream.name)), position
+        yield stream.name, open_source(with_log(stream), chains.source_directory(path, log_of(stream))), position
 
 
 # Delivered files

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from strandline.core import durable
 from strandline.core.errors import damaged
@@ -27,6 +28,7 @@ DIRECTORY: Final = "graph"
 KIND: Final = durable.DocumentKind("graph", 1)
 SOURCE: Final = "source:"  # before the name of a stream, where it stands beside operators
 Kept = TypeVar("Kept")
+Start: TypeAlias = Literal["together", "now", "beginning"]
 _NAME: Final = re.compile(r"v(\d{9})\.json")
 
 
@@ -55,9 +57,12 @@ class GraphQuery:
     """A query of a graph. Names may be used again, `number` is not; `began` is the first version that has it, `batch`
     the first batch that may have run with that.
 
+    `start` is how it began: together with others, now, or from the beginning beside queries that had begun.
+
     `identity` is a digest of the query, its streams, its functions and its sink, as they are declared; `text` is its
     statement, and `sink` the identity of the sink. `declarations` are the streams, functions and the sink in words.
-    One that `replaces` has the place of an earlier query of its name, whose results are moved away.
+    `scope` is what its operators must have in common with others to be shared, of a query that reads by readers of its
+    own. One that `replaces` has the place of an earlier query of its name, whose results are moved away.
     """
 
     name: str
@@ -67,6 +72,8 @@ class GraphQuery:
     identity: str = ""
     text: str = ""
     sink: str | None = None
+    start: Start = "together"
+    scope: str = ""
     declarations: Mapping[str, str] = field(default_factory=dict)
     replaces: bool = False
 
@@ -91,7 +98,8 @@ class GraphVersion:
     `since` has the version with which each operator began, by id, and each source, by `source:name`: what is stored of
     one from before is not its state. `batch` is the first batch that may run with the version. Numbers of queries and
     fragments are given once; `next_query` and `next_fragment` are the next free ones. `name` is that of the graph, the
-    same in all versions: files beside those of other pipelines have it. `failed` are the queries that it lost.
+    same in all versions: files beside those of other pipelines have it. `moved` has for operators of queries that were
+    taken over the version that did so, and the id that they had before. `failed` are the queries that it lost.
     """
 
     number: int
@@ -102,6 +110,7 @@ class GraphVersion:
     next_query: int = 0
     next_fragment: int = 1
     name: str = ""
+    moved: Mapping[str, tuple[int, str]] = field(default_factory=dict)
     failed: tuple[FailedQuery, ...] = ()
 
     @staticmethod
@@ -118,18 +127,22 @@ class GraphVersion:
         pipeline: Pipeline,
         queries: Sequence[GraphQuery],
         batch: int,
+        moved: Mapping[str, str] = MappingProxyType({}),
         *,
         remaining: Pipeline | None = None,
         failed: Sequence[FailedQuery] | None = None,
     ) -> GraphVersion:
-        """The version after this one. What `remaining` lacks was given up: where the version has an equal part, that
-        begins again."""
+        """The version after this one; `moved` has the ids that operators had up to now, by those that they have. What
+        `remaining` lacks was given up: where the version has an equal part, that begins again."""
         number = self.number + 1
         going_on = set(parts_of(self.pipeline if remaining is None else remaining))
-        since = {part: self.since.get(part, number) if part in going_on else number for part in parts_of(pipeline)}
+        known = {part: begun for part, begun in self.since.items() if part in going_on}
+        since = {part: known.get(moved.get(part, part), number) for part in parts_of(pipeline)}
+        moves = {part: move for part, move in self.moved.items() if part in since and part in going_on}
+        moves |= {part: (number, before) for part, before in moved.items()}
         next_query = max([self.next_query, *(query.number + 1 for query in queries)])
         next_fragment = max([self.next_fragment, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
-        given = next_query, next_fragment, self.name, self.failed if failed is None else tuple(failed)
+        given = next_query, next_fragment, self.name, moves, self.failed if failed is None else tuple(failed)
         return GraphVersion(number, pipeline, tuple(queries), since, batch, *given)
 
     def has_begun(self, part: str, version: int) -> bool:
@@ -143,7 +156,9 @@ class GraphVersion:
 
     def states_of(self, states: Mapping[str, Kept], version: int) -> dict[str, Kept]:
         """What an earlier version had of the operators of this one, by id."""
-        return {name: state for name, state in states.items() if self.has_begun(name, version)}
+        before = {name: old for name, (number, old) in self.moved.items() if version < number}
+        known = {name: before.get(name, name) for name in self.since if self.has_begun(name, version)}
+        return {name: states[stored] for name, stored in known.items() if stored in states}
 
     def queries_since(self, version: int) -> frozenset[str]:
         """The names of the queries that an earlier version had as well."""
@@ -166,6 +181,7 @@ class GraphVersion:
             "queries": [asdict(query) for query in self.queries],
             "failed": [asdict(failed) for failed in self.failed],
             "since": dict(self.since),
+            **({"moved": {part: list(move) for part, move in self.moved.items()}} if self.moved else {}),
             "pipeline": encode_pipeline(self.pipeline),
         }
 
@@ -185,6 +201,16 @@ class Declared:
     functions: Mapping[str, Definition] = field(default_factory=dict)
     streams: Mapping[str, BaseStream] = field(default_factory=dict)
     allow: Allow | None = None
+
+    def stream_of(self, stored: BaseStream) -> BaseStream:
+        """A stream of a stored plan as it is declared here; a second reader of one keeps its name."""
+        declared = self.streams.get(stored.declared_name)
+        return stored if declared is None else replace(declared, name=stored.name, reader_of=stored.reader_of)
+
+
+def declarations(streams: Iterable[BaseStream]) -> dict[str, BaseStream]:
+    """The declared streams among those that a plan reads, or that second readers read, by name."""
+    return {stream.declared_name: replace(stream, name=stream.declared_name, reader_of="") for stream in streams}
 
 
 class GraphVersions:
@@ -261,10 +287,10 @@ class GraphVersions:
             next_query, next_fragment = body["next"]
             since = {str(part): int(begin) for part, begin in body["since"].items()}
             # Where a stream is, and who feeds it, is a matter of the process: a checkpoint may be moved with its files.
-            streams = tuple(declared.streams.get(stream.name, stream) for stream in pipeline.streams)
-            pipeline = replace(pipeline, streams=streams)
+            pipeline = replace(pipeline, streams=tuple(map(declared.stream_of, pipeline.streams)))
+            moved = {str(part): (int(at), str(old)) for part, (at, old) in body.get("moved", {}).items()}
             failed = tuple(FailedQuery.from_json(each) for each in body.get("failed", []))
-            given = next_query, next_fragment, str(body["name"]), failed
+            given = next_query, next_fragment, str(body["name"]), moved, failed
             version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise damaged(path) from None
@@ -277,6 +303,7 @@ def _check(version: GraphVersion, path: Path) -> None:
     names = [query.name for query in version.queries]
     fits = names == [query.name for query in version.pipeline.queries]
     fits &= set(version.since) == set(parts_of(version.pipeline))
+    fits &= version.moved.keys() <= version.since.keys()
     fits &= all(len(f.operators) == len(numbered(f.root)) for f in version.pipeline.fragments)
     if not fits:
         raise damaged(path)

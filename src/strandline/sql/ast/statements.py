@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from strandline.sql.ast.connectors import BadInput, ChangesIn, ColumnDefinition, Connector, Hint
 from strandline.sql.ast.nodes import Duration, Identifier, Node
 from strandline.sql.ast.queries import Query, StreamTable
 from strandline.sql.ast.tables import CreateMaterializedView, CreateTable, CreateTableAs, TableChange
+
+Start: TypeAlias = Literal["now", "earliest"]  # where a query begins in streams that others read
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +29,12 @@ class QueryWithShedding(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class QueryStartingNow(Node):
-    """`query STARTING NOW`: over the rows that come from now on."""
+class QueryWithStart(Node):
+    """`query STARTING NOW`: over the rows that come from now on; `query STARTING EARLIEST`: over all rows, also those
+    that others have read."""
 
     query: Query
+    start: Start
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +59,14 @@ class CreateStream(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStreamAs(Node):
-    """`CREATE STREAM name AS query [ALLOW SHEDDING … | STARTING NOW]`."""
+    """`CREATE STREAM name AS query [ALLOW SHEDDING … | STARTING { NOW | EARLIEST }]`."""
 
     name: Identifier
     query: Query
     shedding: Shedding | None = None
     replace: bool = False
     if_not_exists: bool = False
-    starting_now: bool = False
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class Drop(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateSink(Node):
-    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING … | STARTING NOW]`: a query that runs under this name, and
-    its target."""
+    """`CREATE SINK name INTO fn(…) AS query [ALLOW SHEDDING … | STARTING { NOW | EARLIEST }]`: a query that runs under
+    this name, and its target."""
 
     name: Identifier
     target: Connector
@@ -97,7 +101,7 @@ class CreateSink(Node):
     shedding: Shedding | None = None
     replace: bool = False
     if_not_exists: bool = False
-    starting_now: bool = False
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +117,7 @@ class Explain(Node):
     """`EXPLAIN query`, or with `why` also the plans that were rejected."""
 
     statement: (
-        Query | QueryWithShedding | QueryStartingNow | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
+        Query | QueryWithShedding | QueryWithStart | CreateStreamAs | CreateView | CreateMaterializedView | CreateSink
     )
     why: bool = False
 
@@ -181,5 +185,5 @@ Statement: TypeAlias = (
     | SetPipeline
     | Query
     | QueryWithShedding
-    | QueryStartingNow
+    | QueryWithStart
 )

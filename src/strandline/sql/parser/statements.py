@@ -100,21 +100,21 @@ def _parse_statement(tokens: TokenStream) -> ast.Statement:
     raise tokens.unexpected("a statement", f"Did you mean {near[0]}?" if near else _STATEMENT_HINT)
 
 
-def _parse_query_statement(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding | ast.QueryStartingNow:
+def _parse_query_statement(tokens: TokenStream) -> ast.Query | ast.QueryWithShedding | ast.QueryWithStart:
     """A query that is a statement of its own, and what it allows."""
     query = parse_query(tokens)
     start = tokens.token
-    if tokens.accept("STARTING", "NOW"):
-        return ast.QueryStartingNow(query, span=query.span.to(tokens.since(start)))
+    if (begin := _parse_start(tokens)) is not None:
+        return ast.QueryWithStart(query, begin, span=query.span.to(tokens.since(start)))
     shedding = _parse_shedding(tokens)
     return query if shedding is None else ast.QueryWithShedding(query, shedding, span=query.span.to(shedding.span))
 
 
-def _parse_start(tokens: TokenStream) -> tuple[bool, ast.Shedding | None]:
-    """`STARTING NOW`, or what the query of a statement allows."""
+def _parse_start(tokens: TokenStream) -> ast.Start | None:
+    """`STARTING NOW` or `STARTING EARLIEST`, or nothing."""
     if tokens.accept("STARTING", "NOW"):
-        return True, None
-    return False, _parse_shedding(tokens)
+        return "now"
+    return "earliest" if tokens.accept("STARTING", "EARLIEST") else None
 
 
 def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
@@ -232,9 +232,10 @@ def _parse_created(tokens: TokenStream, start: Token) -> ast.Creation:
         return ast.CreateView(name, columns, query, False, if_not_exists, span=tokens.since(start))
     if tokens.sees("AS"):
         query = parse_as_query(tokens)
-        starting_now, shedding = _parse_start(tokens)
+        begin = _parse_start(tokens)
+        shedding = None if begin is not None else _parse_shedding(tokens)
         span = tokens.since(start)
-        return ast.CreateStreamAs(name, query, shedding, False, if_not_exists, starting_now, span=span)
+        return ast.CreateStreamAs(name, query, shedding, False, if_not_exists, begin, span=span)
     return replace(parse_source_stream(tokens, start, name), if_not_exists=if_not_exists)
 
 
@@ -249,8 +250,9 @@ def _parse_sink(tokens: TokenStream, start: Token, name: ast.Identifier) -> ast.
     tokens.expect("INTO", hint=_SINK_HINT)
     target = parse_connector(tokens, "sink", "parquet('directory'), sqlite('file', table => 'name'), ….")
     query = parse_as_query(tokens, _SINK_HINT)
-    starting_now, shedding = _parse_start(tokens)
-    return ast.CreateSink(name, target, query, shedding, starting_now=starting_now, span=tokens.since(start))
+    begin = _parse_start(tokens)
+    shedding = None if begin is not None else _parse_shedding(tokens)
+    return ast.CreateSink(name, target, query, shedding, start=begin, span=tokens.since(start))
 
 
 def _parse_drop(tokens: TokenStream) -> ast.Drop | ast.DropSink:

@@ -37,6 +37,7 @@ _AFTER_TABLE: Final = (
     ("MATCH_RECOGNIZE", "("),
     ("ALLOW", "SHEDDING"),
     ("STARTING", "NOW"),
+    ("STARTING", "EARLIEST"),
     ("AT", "TIMESTAMP"),
     ("FOR", "SYSTEM_TIME"),
 )
