@@ -22,7 +22,8 @@ from strandline.connectors.sinks import Memory
 from strandline.core.temporal import FOREVER
 from strandline.core.types import BIGINT, DOUBLE, VARCHAR
 from strandline.database.database import Database
-from strandline.database.script import connected_groups, read_script
+from strandline.database.script import read_script
+from strandline.database.script_changes import connected_groups
 from strandline.logical.reference.interpreter import bag
 from strategies import question
 from support import Arrivals, Cuts, Elements, arrange, at, bind, edges, examples, run_plan

@@ -62,7 +62,8 @@ from strandline.core.errors import StrandlineError
 from strandline.core.temporal import FOREVER, UNITS, instant, show_instant
 from strandline.core.types import BIGINT
 from strandline.database.query import Query
-from strandline.database.script import connected_groups, read_script
+from strandline.database.script import read_script
+from strandline.database.script_changes import connected_groups
 from strandline.functions.aggregates import AGGREGATES
 from strandline.functions.datetimes import PARTS, TRUNC_UNITS
 from strandline.functions.registry import ALIASES, FAMILIES

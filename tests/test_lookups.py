@@ -110,7 +110,7 @@ def check_over_logs(seed: int) -> int:
 
 
 def test_lookups_read_the_logs_of_tables() -> None:
-    assert sum(check_over_logs(seed) for seed in range(examples(150))) > 750
+    assert sum(check_over_logs(seed) for seed in range(examples(300))) > 750
 
 
 # ---- worked time lines -----------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import time
@@ -23,29 +24,35 @@ COMMAND = [sys.executable, "-m", "strandline"]
 
 
 def run(script: Path, text: str, *words: str | Path, code: int = 0) -> str:
+    return run_both(script, text, *words, code=code)[1]
+
+
+def run_both(script: Path, text: str, *words: str | Path, code: int = 0) -> tuple[str, str]:
+    """What a run writes to standard output, and to standard error."""
     script.write_text(text)
     command = [*COMMAND, "run", str(script), "--engine", "local", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == code, done.stderr
-    return done.stderr
+    return done.stdout, done.stderr
 
 
 def test_a_changed_script_shows_what_differs(tmp_path: Path) -> None:
     script, out = tmp_path / "s.sql", tmp_path / "out"
     run(script, STREAM + WARM + COLD, "--out", out)
-    shown = run(script, STREAM + WARM.replace("> 10", "> 15") + COLD, "--out", out, code=1)
-    assert (
-        "warm has changed:\n  - Filter readings.celsius > 10  [MON]\n  + Filter readings.celsius > 15  [MON]\n" in shown
-    )
-    assert "cold" not in shown and "--fresh" in shown
-    shown = run(script, STREAM + WARM, "--out", out, code=1)
-    assert "cold is in the checkpoint, and not in the script\n" in shown and "warm has" not in shown
     declared = STREAM.replace("ORDERED BY at", "ORDERED BY at WITHIN 2 SECONDS")
-    shown = run(script, declared + WARM + COLD, "--out", out, code=1)
-    assert "the time of readings has changed:\n  - ORDERED BY at\n  + ORDERED BY at WITHIN 2 SECONDS\n" in shown
-    added = "CREATE STREAM all_of_them AS SELECT sensor FROM readings;"
-    shown = run(script, STREAM + WARM + COLD + added, "--out", out, code=1)
-    assert "all_of_them is in the script, and not in the checkpoint\nhint" in shown
+    listed, shown = run_both(script, declared + WARM.replace("> 10", "> 15"), "--out", out, code=1)
+    assert listed.split("\n")[:3] == [
+        "query  change   place   begins              remark",
+        "warm   changed  line 4  from the beginning  its statement, the time of readings",
+        "cold   gone                                 what it has written stays",
+    ]
+    assert "error[script-changed]" in shown and "--update" in shown and "--fresh" in shown
+    assert f"warm has changed:\n  - {WARM[:-1]}\n  + {WARM[:-1].replace('> 10', '> 15')}\n" in shown
+    assert "the time of readings:\n    - ORDERED BY at\n    + ORDERED BY at WITHIN 2 SECONDS\n" in shown
+    listed, shown = run_both(script, STREAM + WARM, "--checkpoint", out / ".strandline/checkpoint", code=1)
+    assert listed == "" and "cold   gone" in shown  # standard output is for rows
+    shown = run(script, STREAM + WARM, "--out", out, "--update", code=1)
+    assert "error[local-restart]" in shown
 
 
 def test_fresh_starts_over_and_says_what_it_deletes(tmp_path: Path) -> None:
@@ -64,6 +71,19 @@ def test_fresh_starts_over_and_says_what_it_deletes(tmp_path: Path) -> None:
     assert sl.read(out, "warm").num_rows == 2 and not (out / "cold").exists()
     assert (out / "notes.txt").read_text() == "mine"
     assert "--fresh deletes" not in run(script, STREAM + WARM, "--fresh", "--out", tmp_path / "other")
+
+
+def test_fresh_deletes_results_of_queries_that_an_update_has_replaced(tmp_path: Path) -> None:
+    script, out = tmp_path / "s.sql", tmp_path / "out"
+    run(script, STREAM + WARM, "--out", out)
+    shutil.copytree(out / "warm", out / "_former/warm/1")
+    shutil.copytree(out / "warm", out / "gone")
+    run(tmp_path / "o.sql", STREAM + COLD, "--out", out)
+    shutil.copytree(out / "cold", out / "_former/cold/1")
+    shown = run(script, STREAM + WARM, "--out", out, "--fresh")
+    for path in ("_former/warm/1", "gone"):
+        assert f"--fresh deletes former results: {out / path}\n" in shown and not (out / path).exists()
+    assert (out / "_former/cold/1").exists() and (out / "cold").exists()
 
 
 def test_fresh_leaves_what_belongs_to_others(tmp_path: Path) -> None:
@@ -142,7 +162,7 @@ def test_watch_with_fresh_starts_over_where_the_plan_differs(tmp_path: Path, wat
     watched.until("waiting for")
     script.write_text(STREAM.replace("4,", "14,") + WARM)
     seen = watched.until("waiting for")
-    assert "the source of readings has changed" in seen and f"--fresh deletes results: {out / 'warm'}" in seen
+    assert "the source of readings:" in seen and f"--fresh deletes results: {out / 'warm'}" in seen
     assert sl.read(out).num_rows == 2
 
 
@@ -152,5 +172,8 @@ def test_watch_alone_deletes_nothing_without_a_terminal(tmp_path: Path, watching
     watching.append(watched := Watching(script, "--out", out))
     watched.until("waiting for")
     script.write_text(STREAM + WARM.replace("> 10", "> 1"))
-    assert "+ Filter readings.celsius > 1 " in watched.until("waiting for")
+    assert (
+        "+ CREATE STREAM warm AS SELECT sensor FROM readings WINDOW(RANGE 5 MINUTES) WHERE celsius > 1"
+        in watched.until("waiting for")
+    )
     assert sl.read(out).num_rows == 1

@@ -21,8 +21,8 @@ SOURCE_CODES: Final = CHECKPOINT_CODES | {"not-replayable", "journal-damaged", "
 
 # Which errors are right for damage to a file of a kind.
 CODES: Final[dict[str, frozenset[str]]] = {
-    "identity": CHECKPOINT_CODES | {"checkpoint-foreign"},
-    "graph-version": CHECKPOINT_CODES | {"checkpoint-foreign"},
+    "identity": CHECKPOINT_CODES | {"checkpoint-foreign", "script-changed"},
+    "graph-version": CHECKPOINT_CODES | {"checkpoint-foreign", "script-changed"},
     "state-manifest": CHECKPOINT_CODES | {"state-missing", "state-format"},
     "state-segment": CHECKPOINT_CODES,
     "lease": CHECKPOINT_CODES | {"checkpoint-busy", "checkpoint-lost"},
@@ -35,7 +35,7 @@ CODES: Final[dict[str, frozenset[str]]] = {
     "table-log": CHECKPOINT_CODES,
     "table-declaration": CHECKPOINT_CODES | {"table-changed"},
     "results": RESULT_CODES,
-    "results-owner": RESULT_CODES | {"checkpoint-foreign"},
+    "results-owner": RESULT_CODES | {"checkpoint-foreign", "script-changed"},
     "late-rows": RESULT_CODES,
     "rejected-rows": RESULT_CODES,
     "database": RESULT_CODES | {"sink-failed", "sink-unwritable"},
@@ -222,7 +222,7 @@ def replace_foreign(kind: str) -> Callable[[World, random.Random], Verdict]:
         relative = choose_file(dice, shared)
         live = world.stage(base, image.path)
         shutil.copyfile(base.twin / relative, live / relative)
-        allowed = codes_of(kind) | {"checkpoint-foreign"}
+        allowed = codes_of(kind) | {"checkpoint-foreign", "script-changed"}
         names = _linked(relative)
         if kind == "identity":  # a sound identity, and results that are not its own
             allowed, names = allowed | RESULT_CODES, ()

@@ -478,7 +478,7 @@ def restore_release(world: World, dice: random.Random) -> Verdict:
         world.forget()
         outcome = world.resume(SCENARIO, live.path)
         what = f"checkpoint of {archive.name.removesuffix('.tar.gz')}: {outcome.text[:300]}"
-        if outcome.code in ("checkpoint-version", "checkpoint-foreign"):
+        if outcome.code in ("checkpoint-version", "checkpoint-foreign", "script-changed"):
             return Verdict("refused", what)
         if outcome.code is not None:
             return Verdict("internal" if outcome.code in INTERNAL else "misnamed", what)

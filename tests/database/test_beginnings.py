@@ -290,7 +290,11 @@ def test_a_checkpoint_that_stays_takes_those_that_say_so(tmp_path: Path) -> None
 def test_a_pipeline_that_waits_for_a_sink_takes_no_query(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_module, "JOIN_SECONDS", 0.2)
     is_over = threading.Event()
-    first = db.sql("SELECT k, v FROM s", name="first", sink=Callback(lambda *_: is_over.wait(20)))
+
+    def hold_up(*_: Any) -> None:
+        is_over.wait(20)
+
+    first = db.sql("SELECT k, v FROM s", name="first", sink=Callback(hold_up))
     give(db, ("a", 1, 0))
     wait_for(lambda: first._pipeline.graph.runs_batch)
     second = db.sql("SELECT k, v FROM s", name="second")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import socket
+import sqlite3
 import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -48,6 +51,10 @@ def values(query: Query) -> list[tuple[Any, ...]]:
     table = query.results()
     names = [name for name in table.column_names if not name.startswith("valid_")]
     return sorted((tuple(row[name] for name in names) for row in table.to_pylist()), key=repr)
+
+
+def has_rows(query: Query, count: int) -> bool:
+    return bool(query.results().num_rows == count)
 
 
 def in_one_pipeline(*queries: Query) -> bool:
@@ -317,3 +324,16 @@ def test_queries_come_and_go_from_several_threads(db: Database) -> None:
     assert first.await_end(20)
     assert {value for (value,) in values(first)} == set(range(20)) and first.results().num_rows == 20
     assert len(first.pipeline.queries) == 1
+
+
+def test_a_table_of_a_database_takes_a_query_that_is_added(db: Database, tmp_path: Path) -> None:
+    first = db.sql("SELECT v FROM s", name="first")
+    for second in range(3):  # several batches
+        give(db, ("a", second, second))
+        wait_for(functools.partial(has_rows, first, second + 1))
+    sink = db.sql(f"CREATE SINK added INTO sqlite('{tmp_path}/x.db', 't') AS SELECT v FROM s STARTING NOW")
+    give(db, ("b", 7, 5))
+    db.end("s")
+    assert sink.await_end(20) and first.await_end(20)
+    with sqlite3.connect(tmp_path / "x.db") as rows:
+        assert rows.execute("SELECT v FROM t").fetchall() == [(7,)]

@@ -208,7 +208,8 @@ def test_show_queries(database: Database) -> None:
     done, running = database.sql("SELECT k FROM s"), database.sql("SELECT value FROM endless, s", name="endless_one")
     done.await_end()
     one, two = told(database, "SHOW QUERIES")
-    assert one == {"name": "q1", "state": "ended", "reads": "s", "rows_out": 2, "progress": None}
+    shown = {"name": "q1", "state": "ended", "pipeline": "q1", "reads": "s", "rows_out": 2, "progress": None}
+    assert one == shown
     assert (two["name"], two["state"], two["reads"]) == ("endless_one", "running", "endless, s")
     running.stop()
     assert [row["state"] for row in told(database, "SHOW QUERIES")] == ["ended", "stopped"]
@@ -246,12 +247,15 @@ def test_a_listing_comes_in_every_form(database: Database) -> None:
 
 
 def test_a_script_shows_what_waits_for_its_end(database: Database) -> None:
-    script = read_script(database, "CREATE STREAM d AS SELECT k FROM s; SELECT v FROM s; SHOW QUERIES; DESCRIBE d")
+    script = read_script(
+        database,
+        "CREATE STREAM d AS SELECT k FROM s; SET PIPELINE p; SELECT v FROM s; SHOW QUERIES; DESCRIBE d",
+    )
     queries, described = script.outputs
     assert [line.split() for line in queries.splitlines()] == [
-        ["name", "state", "reads", "rows_out", "progress"],
+        ["name", "state", "pipeline", "reads", "rows_out", "progress"],
         ["d", "waiting", "s", "0"],
-        ["SELECT", "waiting", "s", "0"],
+        ["SELECT", "waiting", "p", "s", "0"],
     ]
     assert described.splitlines()[1].split() == ["kind", "stream", "from", "a", "query"]
 

@@ -126,6 +126,10 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Start over: delete the checkpoint and the results of this script first.")
     ] = False,
+    update: Annotated[
+        bool,
+        typer.Option("--update", help="Where the script has changed: drop, add and replace queries, keep the rest."),
+    ] = False,
     watch: Annotated[
         bool, typer.Option("--watch", help="Run again whenever the script changes; with the same plan, resume.")
     ] = False,
@@ -149,7 +153,7 @@ def run(
     from strandline.apps.run_script import ScriptRun, run_script
     from strandline.apps.watch import watch_script
 
-    request = ScriptRun(script, out, checkpoint, engine, allow, options, form, limit, fresh)
+    request = ScriptRun(script, out, checkpoint, engine, allow, options, form, limit, fresh, update)
     watch_script(request) if watch else run_script(request)
 
 

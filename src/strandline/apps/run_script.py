@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from strandline.apps.connection import Stopped, connect_engine, stoppable
-from strandline.apps.console import await_all, err_console, read_file, say, show_log, status, summary
+from strandline.apps.console import await_all, err_console, out_console, read_file, say, show_log, status, summary
 from strandline.core.errors import StrandlineError
 
 if TYPE_CHECKING:
     from strandline.apps.row_printer import RowPrinter
+    from strandline.connectors.sinks import Sink
     from strandline.database.database import Database
     from strandline.database.query import Query
     from strandline.database.script import DeferredStatements
+    from strandline.database.script_changes import Placement
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class ScriptRun:
     form: str = "table"
     limit: int | None = None
     fresh: bool = False
+    update: bool = False
 
     @property
     def absolute_out(self) -> Path | None:
@@ -69,7 +72,7 @@ def run_statements(
 ) -> bool:
     """Run the statements of a script; false if it was interrupted before its sources have ended."""
     from strandline.database.query import stop_all
-    from strandline.database.script import read_script, refuse_busy_checkpoints
+    from strandline.database.script import place_script, read_script, refuse_busy_checkpoints
 
     recorded = run.out or run.checkpoint
     after = "" if recorded is not None else ", after a run with --out DIR,"
@@ -81,10 +84,17 @@ def run_statements(
     if not statements.queries and (statements.outputs or statements.looks):
         return True
     printer = _make_printer(run, statements)
+    placement = place_script(database, statements, run.absolute_out, run.checkpoint, _printing(printer))
     if not run.options.get("take_over"):
-        refuse_busy_checkpoints(statements, run.absolute_out, run.checkpoint)
+        refuse_busy_checkpoints(placement)
+    if placement.changes:  # rows that are printed are for another reader
+        console = out_console if printer is None else err_console
+        console.print(f"{placement.table()}\n", markup=False, soft_wrap=True)
+    placement.check(update=run.update)
     began = time.monotonic()
-    queries = _start(run, database, statements, printer)
+    queries = _start(run, database, placement)
+    if not queries:
+        return True
     try:
         ended = await_all(queries, interrupted)
     except (Stopped, KeyboardInterrupt):
@@ -108,21 +118,23 @@ def _show_looks(database: Database, statements: DeferredStatements) -> None:
         say(rows + "\n")
 
 
-def _start(
-    run: ScriptRun, database: Database, statements: DeferredStatements, printer: RowPrinter | None
-) -> Sequence[Query]:
-    from strandline.database.script import start_script
+def _printing(printer: RowPrinter | None) -> Sink | None:
+    """The sink of queries whose rows are printed."""
+    if printer is None:
+        return None
+    from strandline.apps.row_printer import PrintedRows
 
-    sink = None
-    if printer is not None:
-        from strandline.apps.row_printer import PrintedRows
+    return PrintedRows(printer)
 
-        sink = PrintedRows(printer)
+
+def _start(run: ScriptRun, database: Database, placement: Placement) -> Sequence[Query]:
+    from strandline.database.script import start_placed
+
     with status("starting") as show_phase:
         database.warm(show_phase)
         show_log(database.log_file)
         show_phase("planning")
-        return start_script(database, statements, run.absolute_out, run.checkpoint, sink)
+        return start_placed(database, placement, run.absolute_out, update=run.update)
 
 
 def _make_printer(run: ScriptRun, statements: DeferredStatements) -> RowPrinter | None:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from itertools import count, islice
 from pathlib import Path
 
-from strandline.connectors.sinks.parquet import OWNER, OWNER_FILE
+from strandline.connectors.sinks.parquet import FORMER_DIRECTORY, OWNER, OWNER_FILE
 from strandline.connectors.sinks.parquet_results import open_file
 from strandline.core.durable import encode_name, read_document
 from strandline.core.errors import CheckpointError, SinkError
 from strandline.core.lease import refuse_busy
 from strandline.database.script import checkpoint_root
 from strandline.runtime.checkpoint.examine import read_outputs
-from strandline.runtime.checkpoint.identity import IDENTITY, read_identity, stored_queries
+from strandline.runtime.checkpoint.identity import read_identity, stored_graphs
 from strandline.runtime.outputs import side_output
 from strandline.sql import ast
 from strandline.sql.parser.statements import parse
@@ -40,13 +40,15 @@ def find_leftovers(text: str, out: Path | None, checkpoint: Path | None, tables:
     names = {name.lower() for name in query_names(statements)}
     root = checkpoint_root(out, checkpoint)
     found: list[Leftover] = []
-    for path in sorted(root.glob(f"*/{IDENTITY}")) if root is not None else ():
-        identity = read_identity(path.parent)
-        queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in stored_queries(path.parent))]))
+    for graph in stored_graphs(root) if root is not None else ():
+        path, identity = graph.checkpoint, read_identity(graph.checkpoint)
+        queries = list(dict.fromkeys([*identity["queries"], *(query.name for query in graph.queries)]))
         if names & {query.lower() for query in queries}:
-            refuse_busy(path.parent)
-            found.append(Leftover("checkpoint", path.parent))
-            found += _outputs(path.parent, str(identity["id"]), queries)
+            refuse_busy(path)
+            owner = str(identity["id"])
+            found.append(Leftover("checkpoint", path))
+            found += _outputs(path, owner, queries)
+            found += _former_results(out, owner, {leftover.path for leftover in found})
     if out is not None:
         known = {leftover.path for leftover in found}
         for name in query_names(statements):
@@ -108,6 +110,18 @@ def _outputs(checkpoint: Path, owner: str, queries: Sequence[str]) -> Iterator[L
             f"*/part-{encode_name(next(iter(queries)))}-*.parquet"
         )
         yield from (Leftover(f"{kind} rows", part) for part in sorted(parts))
+
+
+def _former_results(out: Path | None, owner: str, known: set[Path]) -> Iterator[Leftover]:
+    """Results of queries that a checkpoint has had before its script was updated."""
+    if out is None:
+        return
+    for place in (f"*/{OWNER_FILE}", f"{FORMER_DIRECTORY}/*/*/{OWNER_FILE}"):
+        for path in sorted(out.glob(place)):
+            if path.parent not in known and _owner_of(path.parent) == owner:
+                yield Leftover("former results", path.parent)
+                if open_file(path.parent).exists():
+                    yield Leftover("open elements", open_file(path.parent))
 
 
 def _refuse_foreign(path: Path, root: Path | None) -> SinkError:

@@ -22,7 +22,14 @@ if TYPE_CHECKING:
 _LOOK_SECONDS: Final = 0.1
 _SETTLED_SECONDS: Final = 0.2
 # What a restart finds that was made by other statements, or cannot be resumed: starting over is the way out.
-_OUTDATED: Final = ("checkpoint-foreign", "local-restart", "results-exist", "table-replaced")
+_OUTDATED: Final = (
+    "checkpoint-foreign",
+    "script-changed",
+    "update-refused",
+    "local-restart",
+    "results-exist",
+    "table-replaced",
+)
 
 
 class WatchedScript:

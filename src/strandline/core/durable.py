@@ -28,7 +28,10 @@ DIGEST_LENGTH: Final = 32  # hexadecimal digits
 START: Final = "0" * DIGEST_LENGTH  # the digest before the first line of a chain
 _LONGEST_NAME: Final = 120  # characters of a file name for a user-defined name
 _BLOCK: Final = 2**20
-OTHER_DIRECTORIES: Final = frozenset({"events", "tables", "views"})  # of a database, beside those of its queries
+PIPELINES: Final = "pipelines"  # a directory of a database, with the checkpoints of pipelines by their names
+OTHER_DIRECTORIES: Final = frozenset(
+    {"events", "pipelines", "tables", "views"}
+)  # of a database, beside those of its queries
 
 
 # Names
@@ -52,8 +55,11 @@ def encode_name(name: str) -> str:
     return f"{short}%~{digest(name.encode('utf-8', 'surrogatepass'))}"
 
 
-def query_directory(root: Path, name: str) -> Path:
-    """Directory for the checkpoint of a query, whatever its name: beside those of events, tables and views."""
+def query_directory(root: Path, name: str, pipeline: str = "") -> Path:
+    """Directory for the checkpoint of a query, whatever its name: beside those of events, tables and views; that of a
+    pipeline with a name is below it."""
+    if pipeline:
+        root = root / PIPELINES / encode_name(pipeline)
     encoded = encode_name(name)
     if encoded.lower() in OTHER_DIRECTORIES:
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
@@ -35,7 +35,8 @@ from strandline.database.inferred_schemas import InferredSchemas
 from strandline.database.introspection.explain import explain_choice, explain_query
 from strandline.database.prepared_changes import PreparedChanges
 from strandline.database.query import Query, stop_all
-from strandline.database.statements import BoundQuery, StatementResult, Statements
+from strandline.database.replacement import Replacement
+from strandline.database.statements import BoundQuery, StatementResult, Statements, stored_text
 from strandline.database.stored_relations import StoredRelations
 from strandline.database.tables import Moment, TableHandle, Tables, compose_delete, compose_update, quoted_values
 from strandline.engines.base import Engine, Note
@@ -46,11 +47,12 @@ from strandline.logical.schema import schema
 from strandline.logical.tree import streams_read, tables_read
 from strandline.planner import planner
 from strandline.planner.physical.lowering import KEPT_SHARE
-from strandline.planner.planner import PlanningInputs
+from strandline.planner.planner import PlannedPipeline, PlanningInputs
 from strandline.planner.prices import load_prices
-from strandline.runtime.checkpoint.identity import Checkpoint, identify_query, stored_queries
+from strandline.runtime.checkpoint.identity import Checkpoint, declarations_of, identify_query, stored_graphs
+from strandline.runtime.checkpoint.verify import must_repeat
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
-from strandline.runtime.graph_changes import Addition, add_query
+from strandline.runtime.graph_changes import Addition, add_query, finish_batches, replace_queries
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
 from strandline.runtime.scheduling.budget_planner import BudgetPlanner
@@ -106,6 +108,7 @@ class Database:
         self.batch_rows = batch_rows
         self.batch_seconds = batch_seconds  # how long a batch takes: what joins cannot do meanwhile waits
         self.policy = policy  # the order of what waits
+        self.pipeline = ""  # where queries go, by SET PIPELINE
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
         self.memory = Memory(keep)  # the sink of queries without one
@@ -180,36 +183,94 @@ class Database:
         self._require_open()
         running = {query.name.lower() for query in self.queries if query.is_running}
         started: list[Query] = []
-        has_checkpoints = self.checkpoint is not None and self.checkpoint.is_dir()
-        for directory in sorted(self.checkpoint.iterdir()) if self.checkpoint is not None and has_checkpoints else ():
-            stored = stored_queries(directory)
-            if stored and not running & {query.name.lower() for query in stored}:
-                bound = [self._statements.bind_stored(query, (sinks or {}).get(query.name)) for query in stored]
-                started += self.start(bound, directory)
+        for graph in () if self.checkpoint is None else stored_graphs(self.checkpoint):
+            for failed in graph.failed:
+                name, text = failed.query.name, f"{failed.query.name} had failed, and is not started: {failed.message}"
+                remedy = "its statement starts it again"
+                self.catalog.notices.add(Notice("failed-earlier", text, remedy, subject=name))
+            if graph.has_begun and graph.queries and not running & {query.name.lower() for query in graph.queries}:
+                bound = [
+                    self._statements.bind_stored(query, (sinks or {}).get(query.name), graph.pipeline)
+                    for query in graph.queries
+                ]
+                started += self.start(bound, graph.checkpoint)
         return started
 
     def start(
-        self, queries: Sequence[BoundQuery], checkpoint: Path | None, side_outputs: Path | None = None
+        self,
+        queries: Sequence[BoundQuery],
+        checkpoint: Path | None,
+        side_outputs: Path | None = None,
+        replacement: Replacement | None = None,
     ) -> list[Query]:
         """Start queries together in one pipeline, with its checkpoint in a directory (None: a temporary one).
 
-        Late and rejected rows are kept as files in `side_outputs`, or beside the first result that is a directory.
+        Late and rejected rows are kept as files in `side_outputs`, or beside the first result that is a directory. With
+        a `replacement` the graph of the checkpoint is changed before: `queries` are those of it that go on.
         """
-        self._refuse_taken_names([query.name for query in queries])
+        assert len({query.pipeline for query in queries}) <= 1, "queries of one pipeline start together"
+        names = [query.name for query in queries]
+        if replacement is not None and checkpoint is not None:
+            names += [added.query.name for added in replacement.added]
+            if must_repeat(checkpoint):
+                self._finish_batches(queries, checkpoint, side_outputs, replacement)
+        self._refuse_taken_names(names)
         claimed = Checkpoint(checkpoint, take_over=self.take_over) if checkpoint is not None else Checkpoint.temporary()
         try:
             with named_faults():
-                return self._start(queries, claimed, side_outputs)
+                return self._start(queries, claimed, side_outputs, replacement)
         except BaseException as error:
             if isinstance(error, Exception):
-                log_failure("query not started", "+".join(query.name for query in queries), error)
+                log_failure("query not started", "+".join(names), error)
             claimed.close()
             raise
 
-    def _start(self, queries: Sequence[BoundQuery], checkpoint: Checkpoint, side_outputs: Path | None) -> list[Query]:
+    def _start(
+        self,
+        queries: Sequence[BoundQuery],
+        checkpoint: Checkpoint,
+        side_outputs: Path | None,
+        replacement: Replacement | None,
+    ) -> list[Query]:
         """Plan, open, run."""
         _refuse_taken_column(queries)
         sinks = {query.name: query.sink or self.memory for query in queries}
+        max_dropped = {query.name: query.shedding for query in queries}
+        replaced = () if replacement is None else tuple(replacement.dropped)
+        planned, pipeline = self._open(queries, sinks, checkpoint, side_outputs, replaced)
+        try:
+            if replacement is not None:
+                queries = [*queries, *self._replace_queries(pipeline, replacement)]
+                sinks |= {query.name: query.sink or self.memory for query in queries}
+            planned = replace(planned, physical=pipeline.physical)
+            if not checkpoint.is_temporary:
+                self.schemas.pin(stream.name for stream in planned.physical.streams)
+            if planned.inputs.shedding:
+                fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
+                pipeline.shedding_controller = make_shedding_controller(
+                    planned, max_dropped, self.capacity, fresh, fixed, self.batch_rows
+                )
+            if not queries:
+                pipeline.stop()
+            elif pipeline.is_finished:
+                log_resumed(pipeline)
+                log_query_end(pipeline.name, None, ended=True, last_batch=pipeline.last_batch)
+            else:
+                pipeline.driver = self._engine.run(pipeline)
+        except BaseException:
+            pipeline.stop()
+            raise
+        return [self._keep(query, sinks[query.name], pipeline) for query in queries]
+
+    def _open(
+        self,
+        queries: Sequence[BoundQuery],
+        sinks: Mapping[str, Sink],
+        checkpoint: Checkpoint,
+        side_outputs: Path | None,
+        replaced: Collection[str],
+    ) -> tuple[PlannedPipeline, RunningPipeline]:
+        """Plan queries, and open what they write to."""
         max_dropped = {query.name: query.shedding for query in queries}
         inputs = self._planning_inputs(max_dropped, checkpoint.shards() or self._engine.default_shards())
         inputs = replace(inputs, appends=frozenset(name for name, sink in sinks.items() if not sink.takes_changes))
@@ -228,27 +289,61 @@ class Database:
             queries=[_identify(query, sinks[query.name], None if described is None else inputs) for query in queries],
             allow=self.catalog.allow,
             functions=self.catalog.functions,
+            replaced=replaced,
+            group=next((query.pipeline for query in queries), None),
         )
-        planned = replace(planned, physical=pipeline.physical, inputs=inputs)
         pipeline.inputs = inputs
         pipeline.budgets = BudgetPlanner(self.batch_seconds, self.policy)
+        return replace(planned, inputs=inputs), pipeline
+
+    def _finish_batches(
+        self, queries: Sequence[BoundQuery], checkpoint: Path, side_outputs: Path | None, replacement: Replacement
+    ) -> None:
+        """Run once more what was interrupted, with all queries that the graph has: what it reads decides from when on
+        queries that are added have rows."""
+        sinks = {**{query.name: query.sink or self.memory for query in queries}, **replacement.former_sinks()}
+        claimed = Checkpoint(checkpoint, take_over=self.take_over)
         try:
-            if not checkpoint.is_temporary:
-                self.schemas.pin(stream.name for stream in planned.physical.streams)
-            if inputs.shedding:
-                fresh, fixed = pipeline.last_batch < 0, self._engine.batch_seconds
-                pipeline.shedding_controller = make_shedding_controller(
-                    planned, max_dropped, self.capacity, fresh, fixed, self.batch_rows
-                )
-            if pipeline.is_finished:
-                log_resumed(pipeline)
-                log_query_end(pipeline.name, None, ended=True, last_batch=pipeline.last_batch)
-            else:
+            _, pipeline = self._open(queries, sinks, claimed, side_outputs, tuple(replacement.dropped))
+            try:
                 pipeline.driver = self._engine.run(pipeline)
+                finish_batches(pipeline)
+            finally:
+                pipeline.stop()
         except BaseException:
-            pipeline.stop()
+            claimed.close()
             raise
-        return [self._keep(query, sinks[query.name], pipeline) for query in queries]
+
+    def _replace_queries(self, pipeline: RunningPipeline, replacement: Replacement) -> list[BoundQuery]:
+        """Change the graph of a pipeline that does not run yet; returns the queries that it has got."""
+        self._engine.check_restart(pipeline)
+        additions = [self._addition(a.query, pipeline, a.start, a.replaces) for a in replacement.added]
+        replace_queries(pipeline, tuple(replacement.dropped), additions)
+        return [added.query for added in replacement.added]
+
+    def _addition(self, query: BoundQuery, pipeline: RunningPipeline, start: Start, replaces: bool = False) -> Addition:
+        """A query as it is added to a graph."""
+        sink = query.sink or self.memory
+        inputs = self._planning_inputs({query.name: None}, pipeline.physical.shards)
+        inputs = replace(inputs, appends=frozenset() if sink.takes_changes else frozenset((query.name,)))
+        part = planner.plan_query(query.name, query.plan, inputs).physical
+        described = replace(_identify(query, sink, inputs), start=start, replaces=replaces)
+        return Addition(described, part, inputs.sharing_scope(query.name), sink)
+
+    def describe(self, query: BoundQuery) -> GraphQuery:
+        """A query as the graph of a checkpoint has it."""
+        sink = query.sink or self.memory
+        inputs = self._planning_inputs({query.name: query.shedding}, 1)
+        inputs = replace(inputs, appends=frozenset() if sink.takes_changes else frozenset((query.name,)))
+        return _identify(query, sink, inputs)
+
+    def former_sink(self, stored: GraphQuery, default: Sink | None) -> Sink | None:
+        """Where a query of a checkpoint has written, by its statement or by default; None if it cannot be made here."""
+        try:
+            sink = self._statements.sink_of(stored.text) or default
+        except StrandlineError:
+            return None
+        return sink if sink is not None and sink.identity == stored.sink else None
 
     def run(self, query: BoundQuery) -> Query:
         """Start a query: in the pipeline that reads a stream of it, if there is one that takes it, else in one of its
@@ -259,7 +354,7 @@ class Database:
             except QueryError as error:
                 if error.code not in ("pipeline-ended", "pipeline-busy") or query.start is not None:
                     raise
-        return self.start([query], self.checkpoint_of(query.name))[0]
+        return self.start([query], self.checkpoint_of(query.name, query.pipeline))[0]
 
     def running_pipeline(self, query: BoundQuery) -> tuple[RunningPipeline, Start] | None:
         """The pipeline that a query is added to, which reads a stream of it, and where it begins; None if it gets one
@@ -282,7 +377,8 @@ class Database:
         shared = {
             key: wanted & {stream.name for stream in pipeline.physical.streams}
             for key, pipeline in pipelines.items()
-            if not pipeline.is_over
+            if pipeline.group == query.pipeline
+            and not pipeline.is_over
             and pipeline.shedding_controller is None
             and (live or query.start is not None or pipeline.is_temporary)
         }
@@ -295,15 +391,11 @@ class Database:
         sink = query.sink or self.memory
         try:
             with named_faults():
-                inputs = self._planning_inputs({query.name: None}, pipeline.physical.shards)
-                appends = frozenset() if sink.takes_changes else frozenset((query.name,))
-                inputs = replace(inputs, appends=appends)
-                part = planner.plan_query(query.name, query.plan, inputs).physical
-                described = replace(_identify(query, sink, inputs), start=start)
+                addition = self._addition(query, pipeline, start)
                 patience = JOIN_SECONDS if start == "beginning" and query.start is None else None
-                add_query(pipeline, Addition(described, part, inputs.sharing_scope(query.name), sink), patience)
+                add_query(pipeline, addition, patience)
                 if not pipeline.is_temporary:
-                    self.schemas.pin(stream.name for stream in part.streams)
+                    self.schemas.pin(stream.name for stream in addition.part.streams)
         except Exception as error:
             if getattr(error, "code", None) not in ("pipeline-ended", "pipeline-busy"):  # it may get one of its own
                 log_failure("query not started", query.name, error)
@@ -347,9 +439,9 @@ class Database:
         """Names for queries whose user gave them none: q1, q2, …, without those that are taken by then."""
         return (name for number in count(1) if self.is_free(name := f"q{number}"))
 
-    def checkpoint_of(self, name: str) -> Path | None:
-        """The directory for the checkpoint of a query; None for a temporary one."""
-        return query_directory(self.checkpoint, name) if self.checkpoint is not None else None
+    def checkpoint_of(self, name: str, pipeline: str = "") -> Path | None:
+        """The directory for the checkpoint of a query in a pipeline; None for a temporary one."""
+        return query_directory(self.checkpoint, name, pipeline) if self.checkpoint is not None else None
 
     def make_view_sink(self, view: DerivedStream) -> Memory:
         """Where a materialized view is kept: in memory, and with a checkpoint also beside it."""
@@ -366,7 +458,8 @@ class Database:
             self.queries.remove(query)
         if self.checkpoint is not None:
             shutil.rmtree(self._view_directory(name), ignore_errors=True)
-            shutil.rmtree(query_directory(self.checkpoint, name), ignore_errors=True)
+            for pipeline in {"", *(query.runs_in.group for query in dropped)}:
+                shutil.rmtree(query_directory(self.checkpoint, name, pipeline), ignore_errors=True)
 
     def _view_directory(self, name: str) -> Path:
         assert self.checkpoint is not None, "without one, a view is in memory only"
@@ -584,11 +677,13 @@ class Database:
 
 def _identify(query: BoundQuery, sink: Sink, inputs: PlanningInputs | None) -> GraphQuery:
     """A query as a graph has it; with `inputs` as one in a checkpoint that stays."""
+    text = "" if query.statement is None else stored_text(query.statement)
     if inputs is None:
-        return GraphQuery(query.name)
+        return GraphQuery(query.name, text=text)
     alone = planner.plan_query(query.name, query.plan, inputs.by_rules()).physical
-    text = "" if query.statement is None else query.statement.text
-    return GraphQuery(query.name, identity=identify_query(alone, sink), text=text, sink=sink.identity)
+    declarations = declarations_of(alone, query.name, sink)
+    identity = identify_query(alone, sink)
+    return GraphQuery(query.name, identity=identity, text=text, sink=sink.identity, declarations=declarations)
 
 
 def _check_ranges(

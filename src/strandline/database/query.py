@@ -80,10 +80,10 @@ class Query:
         self.columns = pipeline.metrics.plan_of(name).columns
         self.sink = sink
         self._pipeline = pipeline
-        known = pipeline.graph.version.query(name)
-        self._number = known.number
+        self.in_graph = pipeline.graph.version.query(name)  # as it was when it began, or was resumed
+        self._number = self.in_graph.number
         # Together with those that were started with it, or alone; now; from the beginning of what others have read.
-        self.start: Start = known.start
+        self.start: Start = self.in_graph.start
         self._notices = notices  # of its statement
         self._running_notices = RunningNotices(name, pipeline, log)
         self._warned = False

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from strandline.connectors.sinks import Parquet, Sink
-from strandline.core.durable import encode_name, query_directory
+from strandline.connectors.sinks import Sink
 from strandline.core.errors import QueryError
 from strandline.core.lease import refuse_busy
 from strandline.database.database import Database
 from strandline.database.query import Query
+from strandline.database.script_changes import Placement, place_queries
 from strandline.database.statements import BoundQuery, Statements, unknown_sink
 from strandline.logical.catalog import DependentQuery, DerivedStream, Stream
-from strandline.logical.tree import streams_read, tables_read
 from strandline.sql import ast
 from strandline.sql.binder.stored import names_read
 from strandline.sql.parser.statements import parse
@@ -103,30 +102,49 @@ def read_script(database: Database, text: str) -> DeferredStatements:
 
 
 def start_script(
-    database: Database, script: DeferredStatements, out: Path | None, checkpoint: Path | None, sink: Sink | None = None
+    database: Database,
+    script: DeferredStatements,
+    out: Path | None,
+    checkpoint: Path | None,
+    sink: Sink | None = None,
+    *,
+    update: bool = False,
 ) -> list[Query]:
     """Start all queries; results go to their sinks or to `out/<query>/`, checkpoints to `checkpoint` (default
-    `out/.strandline`), side outputs to `out`. Without `out` results go to `sink`, and checkpoints are temporary."""
+    `out/.strandline`), side outputs to `out`. Without `out` results go to `sink`, and checkpoints are temporary. Where
+    the script has changed since its checkpoints were written, only with `update`."""
+    return start_placed(database, place_script(database, script, out, checkpoint, sink), out, update=update)
+
+
+def place_script(
+    database: Database, script: DeferredStatements, out: Path | None, checkpoint: Path | None, sink: Sink | None = None
+) -> Placement:
+    """Where the queries of a script go, and what has changed since its checkpoints were written."""
     if not script.queries:
         raise QueryError(
             "the script has no query", code="no-query", hint="Add a SELECT, CREATE STREAM name AS SELECT … or a sink."
         )
+    return place_queries(database, script.queries, checkpoint_root(out, checkpoint), out, sink)
+
+
+def start_placed(
+    database: Database, placement: Placement, side_outputs: Path | None, *, update: bool = False
+) -> list[Query]:
+    """Start the queries of a script where they belong."""
+    placement.check(update=update)
     started: list[Query] = []
-    for directory, group in _placed_groups(script, out, checkpoint):
-        queries = [replace(query, sink=query.sink or _sink_of(query.name, out, sink)) for query in group]
-        started += database.start(queries, directory, side_outputs=out)
+    for group in placement.groups:
+        replacement = group.replacement if update else None
+        if group.queries or replacement is not None:
+            started += database.start(group.queries, group.directory, side_outputs, replacement)
     return started
 
 
-def _sink_of(query: str, out: Path | None, sink: Sink | None) -> Sink | None:
-    return Parquet(out / encode_name(query)) if out is not None else sink
-
-
-def refuse_busy_checkpoints(script: DeferredStatements, out: Path | None, checkpoint: Path | None) -> None:
+def refuse_busy_checkpoints(placement: Placement) -> None:
     """Refuse a script whose checkpoints another run is writing, before anything is started."""
-    for directory, _ in _placed_groups(script, out, checkpoint):
-        if directory is not None:
-            refuse_busy(directory)
+    for group in placement.groups:
+        if group.directory is not None:
+            refuse_busy(group.directory)
 
 
 def checkpoint_root(out: Path | None, checkpoint: Path | None) -> Path | None:
@@ -134,23 +152,3 @@ def checkpoint_root(out: Path | None, checkpoint: Path | None) -> Path | None:
     if checkpoint is not None:
         return checkpoint.absolute()
     return out / ".strandline" / "checkpoint" if out is not None else None
-
-
-def _placed_groups(
-    script: DeferredStatements, out: Path | None, checkpoint: Path | None
-) -> Iterator[tuple[Path | None, list[BoundQuery]]]:
-    """The queries that run together, each group with the directory of its checkpoint."""
-    root = checkpoint_root(out, checkpoint)
-    for group in connected_groups(script.queries):
-        yield query_directory(root, group[0].name) if root is not None else None, group
-
-
-def connected_groups(queries: Sequence[BoundQuery]) -> list[list[BoundQuery]]:
-    """Queries that share a stream, directly or through others, belong into one pipeline: they read it once."""
-    groups: list[tuple[set[str], list[BoundQuery]]] = []
-    for query in queries:
-        streams = set(streams_read(query.plan) - tables_read(query.plan))  # a table is read once per query in any case
-        touching = [group for group in groups if group[0] & streams]
-        merged = streams.union(*(group[0] for group in touching)), [q for group in touching for q in group[1]] + [query]
-        groups = [group for group in groups if group not in touching] + [merged]
-    return [group for _, group in groups]

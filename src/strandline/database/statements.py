@@ -16,6 +16,7 @@ from strandline.connectors.tables.feeds.registry import confine_feed, feed_class
 from strandline.connectors.tables.groups import CommittedChange
 from strandline.core.errors import CatalogError, QueryError, SinkError, SourceError, Span, at_place
 from strandline.core.notices import Notice
+from strandline.core.security.redaction import HIDDEN, redact
 from strandline.core.table import TextTable
 from strandline.core.temporal import Instant
 from strandline.database.at_once import execute_as_table
@@ -79,8 +80,8 @@ class BoundQuery:
 
     `reads` are the streams and views that its text names. `sink` is where its results go; None leaves it to the caller
     that starts it. With the `start` now, the result is over the rows that come from now on. `shedding` is the share of
-    rows that may be dropped where not all can be read. In a script `name` is empty until the end, if the user gave it
-    none.
+    rows that may be dropped where not all can be read. `pipeline` is where it goes by SET PIPELINE, empty for the
+    default. In a script `name` is empty until the end, if the user gave it none.
     """
 
     name: str
@@ -91,6 +92,7 @@ class BoundQuery:
     statement: ast.Statement | None = None
     notices: tuple[Notice, ...] = ()
     start: ast.Start | None = None
+    pipeline: str = ""
 
 
 class Statements:
@@ -141,6 +143,8 @@ class Statements:
                 self._database.capacity = value
             case ast.Set(_, value):
                 self._database.shedding = value
+            case ast.SetPipeline(named):
+                self._database.pipeline = "" if named is None else named.name
             case ast.QueryWithShedding() | ast.QueryWithStart():
                 return self._start(replace(self._bind(statement, name), sink=sink))
             case _:
@@ -252,7 +256,7 @@ class Statements:
     def _bind(self, statement: Explained, name: str | None) -> BoundQuery:
         """The query of a statement; `name` is for one that has none in its text."""
         sink = self._make_sink(statement) if isinstance(statement, ast.CreateSink) else None
-        start = statement.start if isinstance(statement, ast.CreateSink) else None
+        start = statement.start if isinstance(statement, ast.CreateSink | ast.CreateStreamAs) else None
         clause: ast.Shedding | None = None
         match statement:
             case ast.CreateStreamAs(named, query, clause) | ast.CreateSink(named, _, query, clause):
@@ -274,7 +278,8 @@ class Statements:
         max_dropped = None if is_whole else self._default_shedding(plan)
         if clause is not None:
             max_dropped = allowed_shedding(plan, clause)
-        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), start)
+        pipeline = self._database.pipeline
+        return BoundQuery(name or "", plan, reads, sink, max_dropped, statement, tuple(notices), start, pipeline)
 
     def _check_start(self, start: ast.Start, plan: Plan, span: Span) -> None:
         """Refuse a beginning that a query cannot have."""
@@ -296,15 +301,21 @@ class Statements:
                 span=span,
             )
 
-    def bind_stored(self, stored: GraphQuery, sink: Sink | None) -> BoundQuery:
-        """A query as a checkpoint has it, bound again."""
+    def bind_stored(self, stored: GraphQuery, sink: Sink | None, pipeline: str) -> BoundQuery:
+        """A query as the checkpoint of a pipeline has it, bound again."""
         statement = parse_one(stored.text) if stored.text else None
         if statement is None or isinstance(statement, ast.CreateStreamAs):
             query = self.bind_stream(stored.name)
         else:
             assert isinstance(statement, Explained), "a checkpoint has the texts of queries"
+            if isinstance(statement, ast.CreateSink) and HIDDEN in statement.target.text and sink is None:
+                raise QueryError(
+                    f"the sink of {stored.name} has a literal secret, which a checkpoint does not store",
+                    code="secret-not-stored",
+                    hint=f'Write secret(…) in its statement, or pass it: db.recover(sinks={{"{stored.name}": …}}).',
+                )
             query = self._bind(statement, stored.name)
-        bound = replace(query, sink=query.sink or sink, statement=statement)
+        bound = replace(query, sink=sink or query.sink, statement=statement, pipeline=pipeline)
         if stored.sink is not None and bound.sink is None:
             raise QueryError(
                 f"the sink of {stored.name} is not known",
@@ -312,6 +323,13 @@ class Statements:
                 hint=f'Pass it: db.recover(sinks={{"{stored.name}": …}}).',
             )
         return bound
+
+    def sink_of(self, text: str) -> Sink | None:
+        """The sink that a statement names; None for one without."""
+        statement = parse_one(text) if text else None
+        if not isinstance(statement, ast.CreateSink) or HIDDEN in statement.target.text:
+            return None
+        return self._make_sink(statement)
 
     def bind_stream(self, name: str) -> BoundQuery:
         """The query behind a derived stream."""
@@ -322,9 +340,20 @@ class Statements:
                 code="not-a-query",
                 hint=f"Use SELECT * FROM {stream.name}.",
             )
-        shedding = self._default_shedding(stream.plan) if stream.shedding is None else stream.shedding
+        shedding = stream.shedding
+        if shedding is None and stream.start is None:
+            shedding = self._default_shedding(stream.plan)
         reads = stream.reads | {stream.name}
-        return BoundQuery(stream.name, stream.plan, reads, shedding=shedding, notices=stream.notices)
+        pipeline = self._database.pipeline
+        return BoundQuery(
+            stream.name,
+            stream.plan,
+            reads,
+            shedding=shedding,
+            notices=stream.notices,
+            start=stream.start,
+            pipeline=pipeline,
+        )
 
     def _default_shedding(self, plan: Plan) -> float | None:
         """The share of rows that a query may lose if it does not say so itself."""
@@ -417,6 +446,8 @@ class Statements:
             return
         with self._catalog.notices.collect() as notices:
             stream = bind_derived_stream(statement, self._catalog)
+        if stream.start is not None:
+            self._check_start(stream.start, stream.plan, statement.span)
         self._make_room(statement, "STREAM", stream.reads)
         self._catalog.add(replace(stream, notices=tuple(notices)), statement.name.span)
 
@@ -539,6 +570,14 @@ def unknown_sink(name: ast.Identifier, sinks: Sequence[str]) -> CatalogError:
         hint=suggestion(name.name, sinks, "Sinks are") if sinks else "There is none.",
         span=name.span,
     )
+
+
+def stored_text(statement: ast.Statement) -> str:
+    """The text of a statement as a checkpoint stores it: without literal secrets of its sink."""
+    if not isinstance(statement, ast.CreateSink):
+        return statement.text
+    whole, target = statement.span, statement.target.span
+    return whole.text[whole.start : target.start] + redact(statement.target.text) + whole.text[target.end : whole.end]
 
 
 def _place_of(error: SourceError, statement: ast.CreateStream) -> Span | None:

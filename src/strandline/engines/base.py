@@ -32,6 +32,10 @@ class Engine(ABC):
         """How many cores pipelines may use; without starting anything."""
         return 1
 
+    def check_restart(self, pipeline: RunningPipeline) -> None:
+        """Refuse a pipeline that cannot go on here; any can by default."""
+        return
+
     @abstractmethod
     def run(self, pipeline: RunningPipeline) -> PipelineDriver:
         """Start the batches of a pipeline."""

@@ -39,13 +39,16 @@ class LocalEngine(Engine):
     def default_shards(self) -> int:
         return self.shards
 
-    def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+    def check_restart(self, pipeline: RunningPipeline) -> None:
         if pipeline.last_batch >= 0:
             raise CheckpointError(
                 "the local engine cannot resume an interrupted query: its state is in memory",
                 code="local-restart",
                 hint="Remove the results and start again, or use --engine spark.",
             )
+
+    def run(self, pipeline: RunningPipeline) -> PipelineDriver:
+        self.check_restart(pipeline)
         run = LocalRun(pipeline)
         log_start(pipeline, "local")
         return LocalDriver(run)

@@ -203,6 +203,7 @@ class DerivedStream:
     is_materialized: bool = False
     keep_us: int | None = None
     notices: tuple[Notice, ...] = field(default=(), compare=False)  # of its statement
+    start: Literal["now", "earliest"] | None = None  # where it begins in streams that others read
 
     @property
     def word(self) -> str:
@@ -289,6 +290,7 @@ class DependentQuery:
     word: ClassVar[str] = "running query"
     name: str
     reads: frozenset[str]
+    pipeline: str = ""  # by SET PIPELINE
 
 
 Dependant: TypeAlias = DerivedStream | DependentQuery

@@ -110,6 +110,8 @@ def plan(queries: Mapping[str, Plan], inputs: PlanningInputs) -> PlannedPipeline
     for name, logical in queries.items():
         fragments_before = sum(len(query.physical.fragments) for query in planned)
         planned.append(plan_query(name, logical, inputs, fragments_before))
+    if not planned:
+        return PlannedPipeline((), Pipeline((), (), (), inputs.shards), inputs)
     scopes = [inputs.sharing_scope(query.name) for query in planned]
     physical = combine([query.physical for query in planned], inputs.streams, scopes)
     return PlannedPipeline(tuple(planned), physical, inputs)

@@ -1,26 +1,29 @@
 """Adding queries to a graph that runs, and dropping them, between two batches.
 
-    add     plan ─ T, or own readers ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
-    drop    the next version is stored ─ the sink is closed, and sources that nothing else reads
+    add       plan ─ T, or own readers ─ sink and sources are opened ─ the next version is stored ─ the sink is prepared
+    drop      the next version is stored ─ the sink is closed, and sources that nothing else reads
+    replace   some are dropped and others added, before anything runs: one version, all of it or nothing
 
 Once its version is stored a query is accepted: a restart goes on with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from strandline.connectors.sinks import Sink
 from strandline.connectors.sources.base import open_source
+from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import BaseStream
 from strandline.logical.udf import user_functions
-from strandline.planner.physical.living import extend, rename_streams
+from strandline.planner.physical.living import extend, rename_streams, shrink
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.physical.take_over import take_over
 from strandline.runtime.catch_up import has_shared_log, log_of, reader_of
 from strandline.runtime.checkpoint.chain import source_directory
+from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion, declarations
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.watermark import SourceStatus
@@ -44,11 +47,7 @@ def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | N
     graph, query = pipeline.graph, addition.query
     with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
-        if query.start == "beginning":
-            part, since, scope = read_again(running, addition.part), BEFORE_ALL, addition.scope
-        else:
-            part, since = addition.part, starting_instant(pipeline.metrics.statuses, addition.part.queries[0].streams)
-            scope = f"{addition.scope} since {since}"
+        part, since, scope = begin_query(addition, running, pipeline.metrics.statuses)
         extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
         batch = pipeline.metrics.last_batch + 1
         added = replace(query, number=number, began=version.number + 1, batch=batch, scope=addition.scope)
@@ -74,6 +73,63 @@ def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | N
             pipeline.rewire()
         except BaseException:
             pipeline.drop(query.name)
+            raise
+
+
+def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additions: Sequence[Addition]) -> None:
+    """Drop queries of a graph that does not run yet, and add others, with one version; a query may take the place of
+    one of its name. Streams that only dropped queries have read are gone, and begin again where they are read now.
+    """
+    assert pipeline.planner is None, "no batch runs"
+    version, batch = pipeline.graph.version, pipeline.metrics.last_batch + 1
+    remaining = version.pipeline
+    for query in version.queries:
+        if query.name in dropped:
+            remaining = shrink(remaining, query.name)
+    queries = [query for query in version.queries if query.name not in dropped]
+    known = {stream.name for stream in remaining.streams}
+    statuses = {name: status for name, status in pipeline.metrics.statuses.items() if name in known}
+    extended, next_fragment = remaining, version.next_fragment
+    for number, addition in enumerate(additions, version.next_query):
+        part, since, scope = begin_query(addition, remaining, statuses)
+        extended = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
+        next_fragment = max([next_fragment, *(int(fragment.id[1:]) + 1 for fragment in extended.fragments)])
+        began = version.number + 1
+        queries.append(replace(addition.query, number=number, began=began, batch=batch, scope=addition.scope))
+    added = {addition.query.name for addition in additions}
+    failed = [failed for failed in version.failed if failed.query.name not in added | set(dropped)]
+    following = version.following(extended, queries, batch, remaining=remaining, failed=failed)
+    for addition in additions:
+        functions = {**pipeline.declared.functions, **user_functions(addition.part)}
+        streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
+        pipeline.declared = replace(pipeline.declared, functions=functions, streams=streams)
+    writers = [
+        pipeline.open_writer(query.name, addition.sink, extended, replaces=query.replaces)
+        for query, addition in zip(queries[-len(additions) :] if additions else [], additions, strict=True)
+    ]
+    pipeline.graph.publish(following)
+    pipeline.metrics.adopt(remaining)
+    for addition, writer in zip(additions, writers, strict=True):
+        pipeline.attach(addition.query.name, addition.sink, writer)
+    pipeline.adopt_version()
+    pipeline.write_places()
+    for addition in additions:
+        pipeline.prepare_writer(addition.query.name)
+
+
+def finish_batches(pipeline: RunningPipeline) -> None:
+    """Wait until the batches are over that were planned before a restart, and until the engine knows that they are."""
+    assert pipeline.chain is not None and pipeline.driver is not None, "it runs, with a checkpoint"
+    last = pipeline.chain.last_offset
+    until = max(-1 if last is None else last.batch, replayed_until(pipeline.checkpoint))
+    while pipeline.last_batch < until and not pipeline.is_over:
+        pipeline.driver.await_end(0.02)
+    pipeline.driver.await_end(0)  # which raises what has failed
+    try:
+        with pipeline.graph.changing():
+            pipeline.driver.settle()
+    except QueryError:
+        if not pipeline.ended:
             raise
 
 
@@ -163,6 +219,16 @@ def _drop_complete(pipeline: RunningPipeline) -> None:
     for name in complete:
         with pipeline.graph.changing():
             pipeline.drop(name, is_whole=True)
+
+
+def begin_query(
+    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus]
+) -> tuple[Pipeline, Instant, str]:
+    """The plan of a query that is added, from when on it has rows, and what is shared only with equal ones."""
+    if addition.query.start == "beginning":
+        return read_again(running, addition.part), BEFORE_ALL, addition.scope
+    since = starting_instant(statuses, addition.part.queries[0].streams)
+    return addition.part, since, f"{addition.scope} since {since}"
 
 
 def read_again(running: Pipeline, part: Pipeline) -> Pipeline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -12,7 +12,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant, show_instant
 from strandline.planner.physical.plan import Pipeline, QueryPlan
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.checkpoint.records import BatchRecord
-from strandline.runtime.checkpoint.versions import SOURCE
+from strandline.runtime.checkpoint.versions import SOURCE, GraphVersion
 from strandline.runtime.edge_metrics import Measurements
 from strandline.runtime.kernels.refused_values import Sample
 from strandline.runtime.stage import OperatorCounters
@@ -137,8 +137,9 @@ class PipelineMetrics:
             **({"reaches": self.reaches, "work_left": self.work_left} if self.work_left else {}),
         }
 
-    def resume(self, record: BatchRecord) -> None:
-        """Continue after a batch; raises if its record has not the right form."""
+    def resume(self, record: BatchRecord, version: GraphVersion | None = None) -> None:
+        """Continue after a batch, with a version that may be later than the record has; raises if the record has not
+        the right form."""
         self.last_batch = record.batch
         self.statuses = {name: SourceStatus.from_json(status) for name, status in record.statuses.items()}
         totals = record.totals
@@ -148,7 +149,22 @@ class PipelineMetrics:
         self.last_result_batches = dict(totals["answered"])
         self.announced = dict(totals["announced"])
         self.reaches, self.work_left = dict(totals.get("reaches", {})), int(totals.get("work_left", 0))
-        self.adopt(self.physical)  # which may be a later version than the record has
+        if version is not None:  # what has only the name of an earlier query or source begins with nothing
+            going_on, streams = (
+                version.queries_since(record.version),
+                version.positions_of(self.statuses, record.version),
+            )
+            self.statuses = streams
+            self.forget(frozenset(query.name for query in version.queries) - going_on)
+        self.adopt(self.physical)
+
+    def forget(self, queries: Collection[str]) -> None:
+        """Forget what was counted of queries: others may get their names."""
+        base = self._before_last
+        self.reaches = {name: reach for name, reach in self.reaches.items() if name not in queries}
+        for counted in (self.rows_out, self.announced, self.last_result_batches, base.rows_out, base.announced):
+            for name in queries:
+                counted.pop(name, None)
 
     @property
     def state_rows(self) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -46,14 +46,21 @@ def side_output(directory: Path, kind: str, stream: str) -> Path:
     return directory / f"_{kind}" / encode_name(stream)
 
 
+def batch_of(name: str) -> int:
+    """The batch that has delivered a file, which is in its name; -1 if it is not."""
+    number = name.removesuffix(".parquet").rpartition("-")[2]
+    return int(number) if number.isdigit() else -1
+
+
 @dataclass(frozen=True, slots=True)
 class OutputDirectories:
     """Locations of delivered files: results by query, and side outputs. Readers may remove those of `consumed`
-    queries."""
+    queries. Results from before its first batch are not those of a query, but of an earlier one of its name."""
 
     results: Mapping[str, Path]
     side_outputs: Path | None
     consumed: frozenset[str] = frozenset()
+    first_batches: Mapping[str, int] = field(default_factory=dict)
 
     def directory(self, owner: Owner) -> Path | None:
         """Directory of the files of an owner; None if it is unknown."""
@@ -63,6 +70,9 @@ class OutputDirectories:
         return self.side_outputs and side_output(self.side_outputs, kind, name)
 
     def path(self, file: DeliveredFile) -> Path | None:
+        """Where a file is; None if it is not known, or of a query that is gone."""
+        if file.kind == "result" and batch_of(file.name) < self.first_batches.get(file.owner, 0):
+            return None
         directory = self.directory((file.kind, file.owner))
         return directory / file.name if directory is not None else None
 
@@ -111,12 +121,13 @@ class OutputFiles:
 
     def adopt(self, pipeline: Pipeline, directories: OutputDirectories) -> None:
         """Go on with the queries and streams of another version of the graph."""
-        self.directories = directories
+        before, self.directories = self.directories.first_batches, directories
         self._streams = _declared_streams(pipeline)
         self._schemas = {query.name: result_schema(query.columns) for query in pipeline.queries}
-        gone = [owner for owner in self._newest if owner[0] == "result" and owner[1] not in directories.results]
-        for owner in gone:
-            del self._newest[owner]
+        for kind, name in list(self._newest):
+            is_same = name in directories.results and directories.first_batches.get(name) == before.get(name)
+            if kind == "result" and not is_same:
+                del self._newest[kind, name]
 
     def resume(self, files: Sequence[DeliveredFile], count_before: int, batch: int) -> None:
         """Continue after a batch. `files` is everything that was delivered; the entries from `count_before` on are of

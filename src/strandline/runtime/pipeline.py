@@ -9,7 +9,7 @@ import json
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from strandline.core.faults import explain_fault
 from strandline.core.interrupts import finishes_within
 from strandline.core.log import BATCH, DEBUG, INFO, INPUT, RECOVERY, SINK, WARNING, log_event, log_failure
 from strandline.core.security.allow import Allow
+from strandline.core.security.redaction import redact
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import BaseStream, Catalog
 from strandline.logical.udf import Definition, user_functions
@@ -43,6 +44,7 @@ from strandline.runtime.checkpoint.identity import Checkpoint
 from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.versions import (
     Declared,
+    FailedQuery,
     GraphQuery,
     GraphVersion,
     GraphVersions,
@@ -97,6 +99,10 @@ class PipelineDriver(ABC):
     def stop(self) -> None:
         """End the batches; nothing is written afterwards."""
 
+    def settle(self) -> None:
+        """Wait until the last batch is over for the engine, too; it is as soon as it is committed by default."""
+        return
+
     def rewire(self) -> None:
         """Run the newest version of the graph, also where it needs more than what runs; nothing to do by default."""
         return
@@ -148,12 +154,12 @@ class RunningPipeline:
     ) -> None:
         self.graph = graph or LivingGraph(GraphVersion.first(physical))
         self.name = "+".join(query.name for query in physical.queries)  # for the log
+        self.group = ""  # by SET PIPELINE; empty for the default
         self.chain = chain
         self.writers = dict(writers or {})  # by query
-        directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
-        consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
-        places = OutputDirectories(directories, side_outputs, consumed)
-        self.output_files = OutputFiles(physical, places, name=self.graph.version.name or None)
+        self.output_files = OutputFiles(
+            physical, self._output_directories(side_outputs), name=self.graph.version.name or None
+        )
         self.planner: OffsetPlanner | None = None  # while batches are planned
         self.statistics_store = statistics_store or StatisticsStore(Catalog(), None)
         self.shedding_controller = shedding_controller
@@ -180,6 +186,11 @@ class RunningPipeline:
         self.announcements = Announcements(())
 
     @property
+    def label(self) -> str:
+        """Its name in lists: that of SET PIPELINE, or else that of the query that it began with."""
+        return self.group or self.graph.version.name or self.name
+
+    @property
     def physical(self) -> Pipeline:
         """What runs from the next batch on."""
         return self.graph.version.pipeline
@@ -196,17 +207,21 @@ class RunningPipeline:
         queries: Sequence[GraphQuery] = (),
         allow: Allow | None = None,
         functions: Mapping[str, Definition] | None = None,
+        replaced: Collection[str] = (),
+        group: str | None = None,
     ) -> RunningPipeline:
         """Validate plan, checkpoint, sources and sinks while nothing is changed; then claim the checkpoint and open the
         sinks. Side outputs are kept in `side_outputs`, or beside the first result that is a directory.
 
         A checkpoint that has a graph goes on with it, whatever would be planned now; `planned` has the streams then,
         and `functions` are those that are registered. `described` is the plan by the rules alone, for a
-        checkpoint that stays.
+        checkpoint that stays. `replaced` are queries of its graph that are not planned, since they will be dropped; the
+        streams that only these read are as the graph has them. `group` is the name of SET PIPELINE for a new one.
         """
-        checkpoint.recognise(described or planned.physical, queries, sinks)
+        checkpoint.recognise(described or planned.physical, queries, sinks, replaced, group or "")
         chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
-        streams = {stream.name: stream for stream in planned.inputs.streams}
+        read = planned.physical.streams if replaced else planned.inputs.streams
+        streams = {stream.name: stream for stream in read}
         declared = Declared({**(functions or {}), **user_functions(planned.physical)}, streams, allow)
         graph = _open_graph(checkpoint, chain, planned.physical, queries, declared)
         physical = graph.version.pipeline
@@ -229,6 +244,7 @@ class RunningPipeline:
             graph=graph,
         )
         pipeline.inputs, pipeline.declared, pipeline._checkpoint = planned.inputs, declared, checkpoint
+        pipeline.group = checkpoint.group
         last = chain.last_offset
         if last is not None and not chain.is_committed and last.version != graph.reference and graph.versions:
             pipeline._repeated = graph.versions.read(last.version, declared).pipeline
@@ -271,32 +287,32 @@ class RunningPipeline:
         checkpoint = self._checkpoint
         assert checkpoint is not None, "it is open"
         last, repeated = self.metrics.last_batch, replayed_until(checkpoint.path)
-        owner, epoch = checkpoint.owner, checkpoint.lease.epoch
-        first = self.graph.version.query(query).batch
-        if first > max(last, 0):
+        owner, epoch, added = checkpoint.owner, checkpoint.lease.epoch, self.graph.version.query(query)
+        if added.batch > max(last, 0):
             # It was added, and none of its batches is recorded. The first one may have been delivered.
-            return ResumePoint(owner, False, -1, -1, epoch, max(last + 1, repeated), first)
+            repeated = max(last + 1, repeated)
+            return ResumePoint(owner, False, -1, -1, epoch, repeated, added.batch, added.replaces)
         last_rows = self.metrics.last_result_batches.get(query, -1)
-        return ResumePoint(owner, checkpoint.fresh, last, last_rows, epoch, repeated, first)
+        return ResumePoint(owner, checkpoint.fresh, last, last_rows, epoch, repeated, added.batch)
 
     # ---- queries that come and go -----------------------------------------------------------------------------------
 
-    def open_writer(self, query: str, sink: Sink, physical: Pipeline) -> SinkWriter:
+    def open_writer(self, query: str, sink: Sink, physical: Pipeline, *, replaces: bool = False) -> SinkWriter:
         """The writer of a query that is going to be added; what it writes to fits, and was not changed."""
         writer = _open_writer(query, sink, physical)
-        writer.validate(self._beginning())
+        writer.validate(self._beginning(replaces))
         return writer
 
     def prepare_writer(self, query: str) -> None:
         """Prepare the sink of a query that was added."""
-        self.writers[query].prepare(self._beginning())
+        self.writers[query].prepare(self._beginning(self.graph.version.query(query).replaces))
 
-    def _beginning(self) -> ResumePoint:
-        """Where the sink of a query begins that is added."""
+    def _beginning(self, replaces: bool) -> ResumePoint:
+        """Where the sink of a query begins that is added; it may replace an earlier one of its name."""
         checkpoint, batch = self._checkpoint, self.metrics.last_batch + 1
         if checkpoint is None:
             return ResumePoint("", True, -1, -1, replayed_until=batch, first=batch)
-        return ResumePoint(checkpoint.owner, True, -1, -1, checkpoint.lease.epoch, batch, batch)
+        return ResumePoint(checkpoint.owner, True, -1, -1, checkpoint.lease.epoch, batch, batch, replaces)
 
     def attach(self, query: str, sink: Sink, writer: SinkWriter) -> None:
         """Take a query of the present version in: from the next batch on it has results."""
@@ -316,6 +332,8 @@ class RunningPipeline:
         writer, number = self.writers.pop(query), self.graph.version.query(query).number
         left = RunningPipeline(self.physical, writers={query: writer}, statistics_store=self.statistics_store)
         left.chain, left.metrics, left.inputs = self.chain, self.metrics.snapshot(), self.inputs
+        left.graph.version = replace(left.graph.version, name=self.graph.version.name)
+        left.group = self.group
         left.results, left.responses = self.results.split_off(query, left.metrics), self.responses
         left._announced, left._appended = self._announced, self._appended & {query}
         left.driver, left._is_whole = EndedDriver(failure), is_whole
@@ -332,7 +350,10 @@ class RunningPipeline:
         self.detach(query, failure, is_whole=is_whole)
         remaining = shrink(version.pipeline, query)
         queries = [other for other in version.queries if other.name != query]
-        graph.publish(version.following(remaining, queries, self.metrics.last_batch + 1))
+        failed = list(version.failed)
+        if failure is not None:
+            failed.append(FailedQuery(version.query(query), failure.code, redact(failure.message)))
+        graph.publish(version.following(remaining, queries, self.metrics.last_batch + 1, failed=failed))
         read = {stream.name for stream in remaining.streams}
         for stream in version.pipeline.streams:
             if stream.name not in read:
@@ -343,10 +364,14 @@ class RunningPipeline:
     def adopt_version(self) -> None:
         """Go on with the newest version."""
         self.metrics.adopt(self.physical)
+        side = self.output_files.directories.side_outputs
+        self.output_files.adopt(self.physical, self._output_directories(side))
+
+    def _output_directories(self, side_outputs: Path | None) -> OutputDirectories:
+        """Where the results of the present version are."""
         directories = {name: path for name, writer in self.writers.items() if (path := writer.directory)}
         consumed = frozenset(name for name, writer in self.writers.items() if writer.consumed)
-        side = self.output_files.directories.side_outputs
-        self.output_files.adopt(self.physical, OutputDirectories(directories, side, consumed))
+        return OutputDirectories(directories, side_outputs, consumed, self.graph.version.first_batches)
 
     def remove_source(self, stream: str) -> None:
         """Read a stream no more."""
@@ -653,7 +678,7 @@ class RunningPipeline:
         if self.chain is None or self.chain.record is None:
             return
         try:
-            self.metrics.resume(self.chain.record)
+            self.metrics.resume(self.chain.record, self.graph.version)
         except (ValueError, KeyError, TypeError, AttributeError):
             raise damaged(self.chain.records.path(self.chain.head)) from None
 

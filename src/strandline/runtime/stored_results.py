@@ -25,7 +25,7 @@ import pyarrow as pa
 from strandline.connectors.sinks.parquet import OWNER, OWNER_FILE
 from strandline.connectors.sinks.parquet_results import read_stored, result_files
 from strandline.core.arguments import checked, parse_instant
-from strandline.core.durable import encode_name, read_document
+from strandline.core.durable import PIPELINES, encode_name, read_document
 from strandline.core.errors import CheckpointError, SinkError, StrandlineError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, show_instant
 from strandline.runtime.checkpoint.records import BatchRecords
@@ -206,7 +206,8 @@ def read_result(directory: Path) -> StoredResult:
 
 def read_progress(run: Path, query: str) -> RecordedProgress | None:
     """How far a run has come with a query, by the checkpoint in its directory; None if it is elsewhere."""
-    for path in sorted(run.glob(f".strandline/*/*/{FLOW}")):
+    places = (f".strandline/*/*/{FLOW}", f".strandline/*/{PIPELINES}/*/*/{FLOW}")
+    for path in (path for place in places for path in sorted(run.glob(place))):
         with contextlib.suppress(OSError, ValueError, KeyError, CheckpointError):
             streams: Sequence[str] | None = json.loads(path.read_text())["streams"].get(query)
             records = BatchRecords(path.parent)

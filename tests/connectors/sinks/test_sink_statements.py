@@ -179,7 +179,7 @@ def test_a_script_with_only_a_sink(database: Database, tmp_path: Path) -> None:
     assert not list((tmp_path / "out").glob("*/*.parquet"))
 
 
-def test_rows_set_aside_lie_in_the_output_directory_also_without_parquet(database: Database, tmp_path: Path) -> None:
+def test_rows_move_former_lie_in_the_output_directory_also_without_parquet(database: Database, tmp_path: Path) -> None:
     database.sql("CREATE STREAM l (k INT, ts BIGINT) SOURCE rows((1, 10), (2, 3)) ORDERED BY ts")
     script = read_script(database, f"CREATE SINK x INTO sqlite('{tmp_path}/a.db', 't') AS SELECT k FROM l")
     (query,) = start_script(database, script, tmp_path / "out", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -225,6 +225,22 @@ def wanted(location: Place, number: int) -> Counter[tuple[Any, ...]]:
     # SQLite knows no NaN: it makes it NULL.
     lost = isinstance(location, File)
     return Counter(tuple(None if lost and value == "nan" else value for value in row) for row in SNAPSHOTS[number])
+
+
+def test_a_query_that_had_failed_goes_on_after_a_gap(location: Place) -> None:
+    writer = opened(location, "elements")
+    writer.write(BATCHES[0])
+    writer.close()
+    again = location.sink("t", "elements").open("q", COLUMNS)
+    point = ResumePoint("me", True, -1, -1, replayed_until=3, first=3, replaces=True)
+    for _ in range(2):  # it may be prepared again after a crash
+        again.validate(point)
+        again.prepare(point)
+    again.write(BATCHES[3])
+    again.write(BATCHES[3])
+    assert len(location.rows("SELECT k FROM t")) == 5
+    with pytest.raises(SinkError, match="missing or outdated"):
+        again.write(replace(BATCHES[3], batch=5))
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["one outlet", "opened for every batch"])

@@ -525,7 +525,7 @@ def test_mistakes_in_the_clause_are_pointed_at(clause: str) -> None:
 
 
 @pytest.mark.spark
-def test_spark_sets_aside_what_the_local_engine_sets_aside(tmp_path: Path, spark_database: Database) -> None:
+def test_spark_moves_former_what_the_local_engine_moves_former(tmp_path: Path, spark_database: Database) -> None:
     chance = random.Random(5)
     for number in range(20):
         kind = list(KINDS)[number % len(KINDS)]

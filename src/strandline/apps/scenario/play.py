@@ -24,7 +24,8 @@ from strandline.core.temporal import (
 from strandline.core.types import TIMESTAMP, VARCHAR, Type
 from strandline.database.database import Database
 from strandline.database.query import Query
-from strandline.database.script import connected_groups, read_script
+from strandline.database.script import read_script
+from strandline.database.script_changes import connected_groups
 from strandline.logical.catalog import BaseStream
 from strandline.runtime.result import VALID_FROM, VALID_UNTIL
 from strandline.sql import ast

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, cast
 from rich.table import Table
 from rich.text import Text
 
-from strandline.apps.shell.graph import draw
+from strandline.apps.shell.graph import draw, draw_all
 from strandline.apps.shell.inputs import functions
 from strandline.apps.shell.session import MAX_PRINTED_ROWS, Session, SessionQuery
 from strandline.apps.shell.views import FORMS, Form
@@ -237,10 +237,14 @@ def explain(session: Session, arguments: Rest) -> None:
         raise
 
 
-@command(".graph", "[q]", "draw the plan of a query with its row counts", "query")
+@command(".graph", "[q]", "draw the graphs that run, or the plan of a query, with row counts", "query")
 def graph(session: Session, arguments: Rest) -> None:
-    entry = _entry(session, arguments)
-    session.show(draw(entry.query, entry.meter))
+    running = session.running()
+    if arguments or not running:
+        entry = _entry(session, arguments)
+        session.show(draw(entry.query, entry.meter))
+    else:
+        session.show(draw_all([(entry.query, entry.meter) for entry in running]))
 
 
 # ---- results ---------------------------------------------------------------------------------------------------------

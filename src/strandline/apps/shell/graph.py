@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from strandline.database.introspection.progress_meter import ProgressMeter, show_rate, show_state
+from strandline.database.introspection.running_graph import sharing_queries
 from strandline.database.introspection.text import count_of
 from strandline.database.query import Query
 from strandline.planner.physical import plan as physical
@@ -23,27 +24,55 @@ _WIDEST = 72  # columns before the facts
 def draw(query: Query, meter: ProgressMeter) -> Text:
     """The plan of a query; streams and the result with their counts and rates.
 
-    Rows flow upwards. Operators stand below each other, with a branch for each input where inputs meet.
+    Rows flow upwards. Operators stand below each other, with a branch for each input where inputs meet. What several
+    queries share names them.
     """
-    meter.look()
-    picture = _Picture(query.pipeline, meter)
-    result = next(f for f in query.pipeline.fragments if f.route == physical.ResultOf(query.name))
-    picture.line("", Text.assemble(("result of ", ""), (query.name, "bold cyan")), picture.result_facts())
-    picture.fragment(result, "")
+    picture = _Picture(query.pipeline)
+    picture.result(query.name, meter)
     return picture.whole()
 
 
+def draw_all(queries: Sequence[tuple[Query, ProgressMeter]]) -> Text:
+    """The graphs of queries, one below the other, each operator once; `draw` explains the signs."""
+    graphs: dict[int, list[tuple[Query, ProgressMeter]]] = {}
+    for query, meter in queries:
+        graphs.setdefault(id(query.runs_in), []).append((query, meter))
+    pictures: list[Text] = []
+    for members in graphs.values():
+        first = members[0][0]
+        picture = _Picture(first.pipeline)
+        if len(graphs) > 1:
+            picture.line("", Text.assemble("pipeline ", (first.runs_in.label, "bold")))
+        for query, meter in members:
+            picture.result(query.name, meter)
+        pictures.append(picture.whole())
+    return Text("\n\n").join(pictures)
+
+
 class _Picture:
-    def __init__(self, pipeline: Pipeline, meter: ProgressMeter) -> None:
+    """The picture of a graph, or of the part of it that some queries need."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
         self.pipeline = pipeline
-        self.meter = meter
-        self.metrics: dict[str, Any] = meter.metrics[0]
-        self.running = meter.queries[0].is_running
+        self.meter = ProgressMeter(())  # that of the query whose part is drawn
+        self.metrics: dict[str, Any] = {}
+        self.running = False
         self.lines: list[Text] = []
         self.facts: list[str] = []
         self.feeders = {f.route.port: f for f in pipeline.fragments if isinstance(f.route, physical.ExchangeTo)}
         self._names = {port: fragment.id for port, fragment in self.feeders.items()}
-        self._drawn: set[str] = set()
+        self._sharers = sharing_queries(pipeline)
+        self._drawn: set[str] = set()  # fragments, operators and streams that the picture has
+
+    def result(self, query: str, meter: ProgressMeter) -> None:
+        """Add the result of a query, and what it needs that is not there yet."""
+        result = next((f for f in self.pipeline.fragments if f.route == physical.ResultOf(query)), None)
+        if result is None:
+            return  # it was dropped meanwhile
+        meter.look()
+        self.meter, self.metrics, self.running = meter, meter.metrics[0], meter.queries[0].is_running
+        self.line("", Text.assemble(("result of ", ""), (query, "bold cyan")), self.result_facts())
+        self.fragment(result, "")
 
     def line(self, indent: str, text: Text, facts: str = "") -> None:
         self.lines.append(Text.assemble((indent, _QUIET), text))
@@ -63,13 +92,21 @@ class _Picture:
             self.line(f"{indent}▲ ", Text(f"{fragment.id}, as above", style=_QUIET))
             return
         self._drawn.add(fragment.id)
-        self._node(fragment.id, numbers(fragment.root), fragment.root, indent)
+        self._node(fragment, numbers(fragment.root), fragment.root, indent)
 
-    def _node(self, fragment: str, numbering: Mapping[Node, int], node: Node, indent: str) -> None:
+    def _node(self, fragment: Fragment, numbering: Mapping[Node, int], node: Node, indent: str) -> None:
         if isinstance(node, physical.Input):
             self._port(node, indent)
             return
-        self.line(f"{indent}▲ ", Text(show_node(node, self._names)), self._passed(fragment, numbering[node]))
+        operator = fragment.operators[numbering[node]]
+        if operator in self._drawn:
+            self.line(f"{indent}▲ ", Text(f"{show_node(node, self._names)}, as above", style=_QUIET))
+            return
+        self._drawn.add(operator)
+        facts = self._passed(fragment.id, numbering[node])
+        if len(self._sharers[operator]) > 1:
+            facts = ", ".join(filter(None, [facts, f"shared by {', '.join(self._sharers[operator])}"]))
+        self.line(f"{indent}▲ ", Text(show_node(node, self._names)), facts)
         below = sources(node)
         if len(below) == 1:
             self._node(fragment, numbering, below[0], indent)
@@ -97,7 +134,10 @@ class _Picture:
             shards = count_of(self.pipeline.shards, "shard")
             self.line(f"{indent}━ ", Text(f"{show_exchange(fragment.route)}, {shards}", style="yellow"))
             self.fragment(fragment, indent)
+        elif port.name in self._drawn:
+            self.line(f"{indent}● ", Text(f"{show_node(port, self._names)}, as above", style=_QUIET))
         else:
+            self._drawn.add(port.name)
             facts = ", ".join(self._read(port.name.removeprefix(SOURCE)))
             self.line(f"{indent}● ", Text(show_node(port, self._names), style="bold"), facts)
 

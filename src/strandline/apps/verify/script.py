@@ -24,7 +24,8 @@ from strandline.core.errors import QueryError, SetupError, SourceError
 from strandline.core.temporal import FOREVER
 from strandline.database.database import Database as Engine
 from strandline.database.query import Query
-from strandline.database.script import DeferredStatements, connected_groups
+from strandline.database.script import DeferredStatements
+from strandline.database.script_changes import connected_groups
 from strandline.database.statements import BoundQuery
 from strandline.logical.catalog import BaseStream, Table
 from strandline.runtime.kernels.batch import FROM, UNTIL

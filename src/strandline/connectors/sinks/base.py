@@ -44,7 +44,8 @@ class ResumePoint:
     recorded, `last_result_batch` the last of them with rows; -1 is none. After a crash between both, `batch + 1` was
     delivered and not recorded, and is replayed. `epoch` counts the writers of the checkpoint. After a repair, the
     batches up to `replayed_until` run again as they were. `first` is the first batch of which the query may have
-    results: not 0 where it was added to others.
+    results: not 0 where it was added to others. With `replaces` an earlier query of its name has left results, which
+    are moved away.
     """
 
     owner: str
@@ -54,6 +55,7 @@ class ResumePoint:
     epoch: int = 1
     replayed_until: int = -1
     first: int = 0
+    replaces: bool = False
 
     def check(self, location: str, last_batch: int, *, expected: int | None = None) -> None:
         """Compare the last batch at a place with the last one of the checkpoint; the one after it may be there
@@ -144,6 +146,7 @@ class Sink(ABC):
     kind: ClassVar[str]  # the function that users write in SQL
     traits: ClassVar[Traits]
     needs: ClassVar[Needs | None] = None
+    moves_former: ClassVar[bool] = False  # whether it moves away what an earlier query of the same name has written
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -172,6 +175,11 @@ class Sink(ABC):
     def identity(self) -> str | None:
         """Identity for the checkpoint: without paths of the machine, so that both may be moved together."""
         return self.location
+
+    @property
+    def bears_gaps(self) -> bool:
+        """True if a query that had failed may go on writing here: elements that it has missed do no harm to others."""
+        return True
 
     @property
     def display_location(self) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import shutil
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Final, Self
 
@@ -20,6 +21,7 @@ from strandline.core.types import Schema
 
 OWNER_FILE: Final = ".strandline.json"
 OWNER: Final = DocumentKind("results", 1)
+FORMER_DIRECTORY: Final = "_former"  # beside the directories of results: those of queries that were replaced
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Parquet(Sink):
 
     kind: ClassVar[str] = "parquet"
     traits: ClassVar[Traits] = Traits(True, True, True, "batches share a file; a longer version replaces it")
+    moves_former: ClassVar[bool] = True
 
     directory: str | os.PathLike[str]
     consumed: bool = False
@@ -80,6 +83,8 @@ class _ParquetWriter(SinkWriter):
         self._staging = directory.parent / ".strandline" / "staging"
 
     def validate(self, resume_point: ResumePoint) -> None:
+        if self._has_former(resume_point):
+            return
         files = result_files(self._path)
         if resume_point.fresh and files:
             raise SinkError(
@@ -108,8 +113,29 @@ class _ParquetWriter(SinkWriter):
                 hint="Use the directory that belongs to this checkpoint, or choose another one for both.",
             )
 
+    def _has_former(self, resume_point: ResumePoint) -> bool:
+        """Whether the directory has results of an earlier query of the same name, which are to be moved away."""
+        if not resume_point.replaces or not self._owner_file.exists():
+            return False
+        recorded = read_document(self._owner_file, OWNER)
+        is_own = (recorded["owner"], recorded["query"]) == (resume_point.owner, self._query)
+        return is_own and recorded.get("first", 0) < resume_point.first
+
+    def _move_former(self) -> None:
+        """Move former results away: the open elements first, since the directory shows whether it was done."""
+        former = self._path.parent / FORMER_DIRECTORY / self._path.name
+        free = next(former / str(number) for number in count(1) if not (former / str(number)).exists())
+        former.mkdir(parents=True, exist_ok=True)
+        if open_file(self._path).exists():
+            open_file(free).parent.mkdir(exist_ok=True)
+            os.replace(open_file(self._path), open_file(free))
+        os.rename(self._path, free)
+        sync_directory(former)
+
     def prepare(self, resume_point: ResumePoint) -> None:
         try:
+            if self._has_former(resume_point):
+                self._move_former()
             self._path.mkdir(parents=True, exist_ok=True)
             for name in [] if not self._staging.is_dir() else os.listdir(self._staging):
                 if name.startswith(f"{resume_point.owner}-"):  # of runs before this one
@@ -119,7 +145,9 @@ class _ParquetWriter(SinkWriter):
             if resume_point.fresh:  # it may be that of a query before
                 open_file(self._path).unlink(missing_ok=True)
             facts = {"in_fragments": self.in_fragments, "has_open_elements": self.has_open_elements}
-            write_document(self._owner_file, OWNER, {"owner": resume_point.owner, "query": self._query, **facts})
+            begin = {"first": resume_point.first} if resume_point.first else {}
+            named = {"owner": resume_point.owner, "query": self._query}
+            write_document(self._owner_file, OWNER, {**named, **facts, **begin})
             sync_directory(self._path)
         except OSError as error:
             raise SinkError(

@@ -134,6 +134,11 @@ class Store(ABC):
         values = ", ".join([self.parameter] * 4)
         self.execute(f"INSERT INTO {self.batches} VALUES ({values}, NULL)", (sink, owner, query, first - 1))
 
+    def pass_over(self, sink: str, first: int) -> None:
+        """Pass over the batches before one: the query of the sink had failed, and was added again."""
+        place = self.parameter
+        self.execute(f"UPDATE {self.batches} SET batch = {place} WHERE sink = {place}", (first - 1, sink))
+
     def remember(self, sink: str, batch: int, complete_until: Instant) -> None:
         place = self.parameter
         statement = f"UPDATE {self.batches} SET batch = {place}, complete_until = {place} WHERE sink = {place}"
@@ -237,7 +242,8 @@ class TableWriter(SinkWriter):
             )
 
     def _fit_known(self, recorded_table: RecordedTable, present: list[str] | None, resume_point: ResumePoint) -> None:
-        if recorded_table.owner != resume_point.owner or resume_point.fresh:  # fresh: of a query that was dropped
+        is_former = resume_point.fresh and not resume_point.replaces  # of a query that was dropped
+        if recorded_table.owner != resume_point.owner or is_former:
             raise SinkError(
                 f"{self._location} belongs to the query {recorded_table.query} of another checkpoint",
                 code="results-exist",
@@ -256,8 +262,11 @@ class TableWriter(SinkWriter):
             self._store.make_batches_table()
             for table in self._all:
                 self._store.create(table)
-            if self._store.lock(self._main.name) is None:
+            recorded = self._store.lock(self._main.name)
+            if recorded is None:
                 self._store.enter(self._main.name, resume_point.owner, self._query, resume_point.first)
+            elif resume_point.replaces and recorded.batch < resume_point.first - 1:
+                self._store.pass_over(self._main.name, resume_point.first)
 
     def write(self, sink_batch: SinkBatch) -> None:
         """Write a batch, with retries; the recorded batch number detects a commit that succeeded."""
@@ -449,6 +458,10 @@ class TableSink(Sink):
                 hint="Write shows => 'elements' or shows => 'snapshot'.",
             )
         return TableWriter(self.store(), self.table, self.shows, query, columns)
+
+    @property
+    def bears_gaps(self) -> bool:
+        return self.shows == "elements"
 
     @property
     def takes_changes(self) -> bool:

@@ -34,7 +34,9 @@ def show_objects(database: Database, what: str, waiting: Sequence[BoundQuery]) -
             return show.show_functions(catalog)
         case "GRAPH":
             return running_graph.show_graph(queries)
-    return show.show_queries(queries, [DependentQuery(query.name or "SELECT", query.reads) for query in waiting])
+    return show.show_queries(
+        queries, [DependentQuery(query.name or "SELECT", query.reads, query.pipeline) for query in waiting]
+    )
 
 
 def find_relation(catalog: Catalog, name: ast.Identifier) -> Stream:
@@ -45,9 +47,10 @@ def find_relation(catalog: Catalog, name: ast.Identifier) -> Stream:
 
 def describe_relation(database: Database, name: ast.Identifier) -> TextTable:
     """`DESCRIBE name`."""
+    query = next((query for query in reversed(database.queries) if name.matches(query.name)), None)
+    if query is not None and query.name not in database.catalog:
+        return show.describe_query(query)
     stream = find_relation(database.catalog, name)
-    is_materialized = isinstance(stream, DerivedStream) and stream.is_materialized
-    queries = database.queries if is_materialized else ()
+    is_query = isinstance(stream, DerivedStream) and not stream.is_view
     feeder = database.tables.feeders().get(stream.name)
-    query = next((query for query in queries if query.name == stream.name), None)
-    return show.describe(stream, query, None if feeder is None else feeder.status)
+    return show.describe(stream, query if is_query else None, None if feeder is None else feeder.status)

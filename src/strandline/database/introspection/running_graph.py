@@ -13,7 +13,7 @@ from strandline.core.temporal import BEFORE_ALL, to_datetime
 from strandline.database.introspection.text import shorten_line
 from strandline.database.query import Query
 from strandline.planner.physical.operators import show_node, show_state
-from strandline.planner.physical.plan import Fragment, Node, numbered
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbered
 from strandline.runtime.pipeline import RunningPipeline
 
 _WIDE = 60  # characters of an operator in a list; sys.graph has all of them
@@ -68,7 +68,7 @@ def graph_versions(queries: Sequence[Query]) -> Iterator[StoredVersion]:
             names = ", ".join(query["name"] for query in stored["queries"])
             operators = sum(not part.startswith("source:") for part in stored["since"])
             is_current = number == current.number
-            yield StoredVersion(pipeline.name, number, stored["batch"], names, operators, is_current)
+            yield StoredVersion(pipeline.label, number, stored["batch"], names, operators, is_current)
 
 
 def beginning_of(query: Query) -> datetime | None:
@@ -83,7 +83,9 @@ def show_beginning(query: Query) -> str:
         begins = beginning_of(query)
         return "now" if begins is None else f"now, with rows from {begins:%Y-%m-%d %H:%M:%S.%f} on"
     if query.start == "together":
-        return "with its pipeline"
+        queries = query.runs_in.graph.version.queries
+        others = sorted(other.name for other in queries if other.start == "together" and other.name != query.name)
+        return f"together with {', '.join(others)}" if others else "with its pipeline"
     behind = query.rows_behind
     return f"from the beginning, {behind:,} rows behind the others" if behind else "from the beginning"
 
@@ -99,6 +101,16 @@ def show_graph(queries: Sequence[Query]) -> TextTable:
     return TextTable.of({**kinds, "since_version": number, "state_rows": number}, rows)
 
 
+def sharing_queries(pipeline: Pipeline) -> dict[str, list[str]]:
+    """The queries whose results need an operator, by its id."""
+    sharing: dict[str, list[str]] = {}
+    for fragment in pipeline.fragments:
+        for operator in fragment.operators:
+            known = sharing.setdefault(operator, [])
+            known += [name for name in fragment.queries if name not in known]
+    return sharing
+
+
 def _pipelines(queries: Sequence[Query]) -> list[RunningPipeline]:
     """The pipelines of queries that run, each once."""
     return list({id(query.runs_in): query.runs_in for query in queries if query.is_running}.values())
@@ -106,6 +118,7 @@ def _pipelines(queries: Sequence[Query]) -> list[RunningPipeline]:
 
 def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
     version, counters = pipeline.graph.version, pipeline.metrics.operators
+    sharing = sharing_queries(version.pipeline)
     operators: dict[str, GraphOperator] = {}
     for fragment in version.pipeline.fragments:
         counted = counters.get(fragment.id)
@@ -113,8 +126,8 @@ def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
             operator = operators.get(operator_id)
             if operator is None:
                 operator = _operator(pipeline, fragment, node, operator_id, version.since[operator_id])
+                operator.queries += sharing[operator_id]
                 operators[operator_id] = operator
-            operator.queries += [name for name in fragment.queries if name not in operator.queries]
             if counted is not None:
                 operator.state_rows += counted.rows[number]
                 operator.state_bytes += counted.bytes[number]
@@ -124,5 +137,5 @@ def _operators(pipeline: RunningPipeline) -> Iterator[GraphOperator]:
 
 def _operator(pipeline: RunningPipeline, fragment: Fragment, node: Node, operator_id: str, since: int) -> GraphOperator:
     return GraphOperator(
-        pipeline.name, operator_id, fragment.stage, node.tag, show_node(node, {}), show_state(node), since, []
+        pipeline.label, operator_id, fragment.stage, node.tag, show_node(node, {}), show_state(node), since, []
     )

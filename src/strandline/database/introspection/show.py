@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -36,6 +37,7 @@ from strandline.logical.explain import show_expression
 from strandline.logical.expressions import Literal
 from strandline.logical.schema import schema
 
+Fact: TypeAlias = tuple[str, str | None, str | None]  # a property, what it is of, its value
 _WIDE = 60  # characters of a definition in a list; DESCRIBE has all of them
 
 
@@ -108,10 +110,13 @@ def show_queries(queries: Iterable[Query], waiting: Sequence[DependentQuery] = (
     rows: list[tuple[object, ...]] = []
     for query in queries:
         metrics, reads = query.metrics(), _names(query.reads - {query.name})
-        rows.append((query.name, query.state, reads, metrics["rows_out"], metrics["progress"]))
-    rows += [(item.name, "waiting", _names(item.reads - {item.name}), 0, None) for item in waiting]
-    text = pa.string()
-    kinds = {"name": text, "state": text, "reads": text, "rows_out": pa.int64(), "progress": pa.timestamp("us", "UTC")}
+        facts = (query.name, query.state, query.runs_in.label, reads)
+        rows.append((*facts, metrics["rows_out"], metrics["progress"]))
+    rows += [
+        (item.name, "waiting", item.pipeline or None, _names(item.reads - {item.name}), 0, None) for item in waiting
+    ]
+    text, time = pa.string(), pa.timestamp("us", "UTC")
+    kinds = {"name": text, "state": text, "pipeline": text, "reads": text, "rows_out": pa.int64(), "progress": time}
     return TextTable.of(kinds, rows)
 
 
@@ -135,9 +140,9 @@ def show_shedding(queries: Iterable[Query]) -> TextTable:
 
 
 def describe(stream: Stream, query: Query | None = None, feed: FeedStatus | None = None) -> TextTable:
-    """Description of a stream or view, a fact per row; `query` is that of a materialized view, `feed` the status of a
+    """Description of a stream or view, a fact per row; `query` is the one that computes it, `feed` the status of a
     table with a source."""
-    facts: list[tuple[str, str | None, str | None]] = [("kind", None, _kind(stream))]
+    facts: list[Fact] = [("kind", None, _kind(stream))]
     facts += [("column", name, _show_column(stream, name, kind)) for name, kind in columns_of(stream)]
     if isinstance(stream, BaseStream):
         facts += _source_facts(stream) if not stream.name.startswith(SYSTEM) else ()
@@ -148,8 +153,33 @@ def describe(stream: Stream, query: Query | None = None, feed: FeedStatus | None
         if stream.keep_us is not None:
             facts.append(("past", None, show_duration(stream.keep_us)))
         if query is not None:
-            facts += [("state", None, query.state), ("complete up to", None, show_watermark(query.progress))]
-            facts += [("begins", None, show_beginning(query))]
+            facts += _query_facts(query)
+    return _fact_table(facts)
+
+
+def describe_query(query: Query) -> TextTable:
+    """Description of a query that has no stream of its name: a sink, or a SELECT."""
+    facts: list[Fact] = [("kind", None, "sink" if query.has_sink else "query")]
+    facts += [("column", column.name, str(column.type)) for column in query.columns]
+    facts.append(("reads", None, _names(query.reads - {query.name})))
+    if query.in_graph.text:
+        facts.append(("query", None, redact(" ".join(query.in_graph.text.split()))))
+    return _fact_table([*facts, *_query_facts(query)])
+
+
+def _query_facts(query: Query) -> Iterator[Fact]:
+    """The state of a query, where it runs, and how it began."""
+    if query.has_sink:
+        yield "sink", query.sink.kind, redact(query.sink.display_location)
+    yield "state", None, query.state
+    yield "complete up to", None, show_watermark(query.progress)
+    yield "pipeline", None, query.runs_in.label
+    yield "number", None, str(query.in_graph.number)
+    yield "since version", None, str(query.in_graph.began)
+    yield "begins", None, show_beginning(query)
+
+
+def _fact_table(facts: Sequence[Fact]) -> TextTable:
     return TextTable.of(dict.fromkeys(("property", "name", "value"), pa.string()), facts)
 
 
@@ -161,7 +191,7 @@ def _show_column(stream: Stream, name: str, kind: Type) -> str:
     return f"{kind}{' NOT NULL' if name in stream.required else ''}{default}"
 
 
-def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | None]]:
+def _source_facts(stream: BaseStream) -> Iterator[Fact]:
     yield "source", None, show_source(stream.source)
     if stream.time_column is None:
         yield "time", None, "on arrival"
@@ -181,7 +211,7 @@ def _source_facts(stream: BaseStream) -> Iterator[tuple[str, str | None, str | N
         yield "bad input", None, str(stream.bad_input)
 
 
-def _table_facts(table: Table, feed: FeedStatus | None) -> Iterator[tuple[str, str | None, str | None]]:
+def _table_facts(table: Table, feed: FeedStatus | None) -> Iterator[Fact]:
     yield from (("primary key", name, None) for name in table.key)
     if table.source is not None:
         yield "source", None, show_source(table.source)

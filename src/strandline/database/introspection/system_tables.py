@@ -158,6 +158,7 @@ def _queries(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, 
             beginning_of(query),
             query.start,
             metrics["rows_behind"],
+            query.runs_in.label,
         )
 
 
@@ -215,7 +216,7 @@ TABLES: Final[dict[str, SystemTable]] = {
     "sys.queries": _table(
         "name VARCHAR, state VARCHAR, reads VARCHAR, progress TIMESTAMP, rows_out BIGINT, state_rows BIGINT, "
         "state_bytes BIGINT, batches BIGINT, cpu_seconds DOUBLE, rows_left BIGINT, begins TIMESTAMP, "
-        "start VARCHAR, rows_behind BIGINT",
+        "start VARCHAR, rows_behind BIGINT, pipeline VARCHAR",
         _queries,
     ),
     "sys.operators": _table(

@@ -163,7 +163,7 @@ class SparkRun(PipelineDriver):
         with self._stopping, self._wiring:
             if self._closed:
                 return
-            self._await_commit()
+            self.settle()
             self.query.stop()
             try:
                 self._job = replace(before, stages=stages, declared=needs, targets=targets)
@@ -173,7 +173,7 @@ class SparkRun(PipelineDriver):
                 self.query = self._start()
                 raise
 
-    def _await_commit(self) -> None:
+    def settle(self) -> None:
         """Wait until the last batch is over for Spark, too: else it would run again."""
         path = Path(self._job.checkpoint) / SPARK_LOG / "commits" / str(self.pipeline.last_batch)
         end = time.monotonic() + _COMMIT_SECONDS

@@ -23,7 +23,7 @@ from strandline.runtime.checkpoint.spark_log import SparkLog
 from strandline.runtime.checkpoint.verify import ChainLinks, Problem, Problems
 from strandline.runtime.checkpoint.versions import GraphVersions, VersionReference
 from strandline.runtime.offsets import PipelineOffset
-from strandline.runtime.outputs import OutputDirectories
+from strandline.runtime.outputs import OutputDirectories, batch_of
 
 OUTPUTS: Final = "outputs.json"
 KIND: Final = DocumentKind("outputs", 1)
@@ -46,7 +46,13 @@ def write_outputs(checkpoint: Path, outputs: OutputDirectories, sinks: Mapping[s
     """Record in a checkpoint the locations of its results and the kinds of its sinks, for a later examination."""
     results = {query: os.path.relpath(directory, checkpoint) for query, directory in outputs.results.items()}
     side = None if outputs.side_outputs is None else os.path.relpath(outputs.side_outputs, checkpoint)
-    body = {"results": results, "side_outputs": side, "consumed": sorted(outputs.consumed), "sinks": dict(sinks)}
+    body = {
+        "results": results,
+        "side_outputs": side,
+        "consumed": sorted(outputs.consumed),
+        "first_batches": dict(outputs.first_batches),
+        "sinks": dict(sinks),
+    }
     write_document(checkpoint / OUTPUTS, KIND, body)
 
 
@@ -58,7 +64,8 @@ def read_outputs(checkpoint: Path) -> tuple[OutputDirectories, dict[str, str]]:
     body = read_document(path, KIND)
     results = {query: _resolve(checkpoint, location) for query, location in body["results"].items()}
     side = None if body["side_outputs"] is None else _resolve(checkpoint, body["side_outputs"])
-    return OutputDirectories(results, side, frozenset(body["consumed"])), body["sinks"]
+    first_batches = {str(query): int(batch) for query, batch in body.get("first_batches", {}).items()}
+    return OutputDirectories(results, side, frozenset(body["consumed"]), first_batches), body["sinks"]
 
 
 def _resolve(checkpoint: Path, location: str) -> Path:
@@ -85,6 +92,8 @@ def examine(path: Path) -> Examination:
     queries: list[str] = []
     with problems.collected():
         queries = list(identity.read_identity(path)["queries"])
+        if (stored := identity.read_stored_graph(path)) is not None:
+            queries = [query.name for query in stored.queries]
     links = verify.read_links(path, problems)
     for entry in links.unsynced:
         problems.add(damaged(entry), int(entry.name))
@@ -139,12 +148,6 @@ def _check_delivered(path: Path, record: BatchRecord, outputs: OutputDirectories
     lines = verify.read_delivered(path, record)
     for file, error in verify.find_lost_files(path, lines, outputs, WITHOUT_LIMIT):
         problems.add(error, batch_of(file.name))
-
-
-def batch_of(name: str) -> int:
-    """The batch that has delivered a file, which is in its name; -1 if it is not."""
-    number = name.removesuffix(".parquet").rpartition("-")[2]
-    return int(number) if number.isdigit() else -1
 
 
 def intact_batches(path: Path) -> Iterator[int]:

@@ -8,7 +8,8 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from strandline.runtime.checkpoint.difference import describe_declarations, show
 from strandline.runtime.checkpoint.records import DIRECTORY as RECORDS
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.spark_log import SPARK
-from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersions
+from strandline.runtime.checkpoint.versions import SOURCE, FailedQuery, GraphQuery, GraphVersions
 
 IDENTITY: Final = "queries.json"
 KIND: Final = durable.DocumentKind("identity", 9)
@@ -82,45 +83,60 @@ class Checkpoint:
         return bool(GraphVersions(self.path).numbers())
 
     @property
+    def group(self) -> str:
+        """The name that SET PIPELINE gave the pipeline of the checkpoint; empty for the default."""
+        return str(self._claimed.get("pipeline", ""))
+
+    @property
     def owner(self) -> str:
         """Unique name of the checkpoint, by which results elsewhere refer to their owner."""
         return str(self._claimed["id"])
 
-    def recognise(self, pipeline: Pipeline, queries: Sequence[GraphQuery], sinks: Mapping[str, Sink]) -> None:
+    def recognise(
+        self,
+        pipeline: Pipeline,
+        queries: Sequence[GraphQuery],
+        sinks: Mapping[str, Sink],
+        replaced: Collection[str] = (),
+        group: str = "",
+    ) -> None:
         """Make sure that the checkpoint belongs to these queries and their results, or is new. Changes nothing.
 
-        `pipeline` is how the queries are described: as they are planned by the rules alone.
+        `pipeline` is how the queries are described: as they are planned by the rules alone. `replaced` are queries that
+        it may have beside them, by name: they are not going on. `group` is the name of SET PIPELINE for a new one.
         """
         if self.is_temporary:
-            self._claimed = {"id": uuid.uuid4().hex}
+            self._claimed = {"id": uuid.uuid4().hex, "pipeline": group}
             return
         declarations = describe_declarations(pipeline, _sink_identities(sinks), _functions(pipeline))
         if not self.fresh:
             recorded = read_identity(self.path)
-            if self._identities(recorded) != {query.name: query.identity for query in queries}:
+            stored = self._identities()
+            going_on = {name: identity for name, identity in stored.items() if name not in replaced}
+            if going_on != {query.name: query.identity for query in queries}:
                 raise CheckpointError(
                     f"the checkpoint {self.path} belongs to other queries",
                     code="checkpoint-foreign",
-                    detail=show_difference(recorded, list(self._identities(recorded)), pipeline, declarations),
-                    hint="Start over with `strandline run --fresh`, which deletes the old results; or use another "
-                    "--checkpoint or --out. Nothing was changed.",
+                    detail=show_difference(recorded, list(stored), pipeline, declarations),
+                    hint="Start them as the checkpoint has them with db.recover(), or change them with `strandline run "
+                    "--update`; or use another checkpoint. Nothing was changed.",
                 )
             self._claimed = recorded
             return
         self._claimed = {
             "id": uuid.uuid4().hex,
             "shards": pipeline.shards,
+            "pipeline": group,
             "queries": {query.name: query.identity for query in queries},  # those that it began with
             "plan": show_pipeline(pipeline),  # for people, as the declarations are
             "declarations": declarations,
         }
 
-    def _identities(self, recorded: Mapping[str, Any]) -> dict[str, str]:
+    def _identities(self) -> dict[str, str]:
         """The identities of the queries of the newest version, by name."""
-        versions = GraphVersions(self.path)
-        if not (numbers := versions.numbers()):
-            return dict(recorded["queries"])
-        return {str(query["name"]): str(query["identity"]) for query in versions.summary(numbers[-1])["queries"]}
+        stored = read_stored_graph(self.path)
+        assert stored is not None, "it has an identity"
+        return stored.identities
 
     def claim(self) -> None:
         """Say in the checkpoint whose it is: the first file of it, there whole or not at all."""
@@ -154,13 +170,56 @@ def read_identity(checkpoint: Path) -> dict[str, Any]:
     return identity
 
 
-def stored_queries(checkpoint: Path) -> list[GraphQuery]:
-    """The queries of the newest version of the graph of a checkpoint; none where there is no checkpoint."""
-    versions = GraphVersions(checkpoint)
-    numbers = versions.numbers()
-    if not numbers or not (checkpoint / IDENTITY).exists():
-        return []
-    return [GraphQuery(**query) for query in versions.summary(numbers[-1])["queries"]]
+@dataclass(frozen=True, slots=True)
+class StoredGraph:
+    """The newest version of the graph of a checkpoint, as far as it is read without its plan: its queries, those that
+    have failed, the streams that it reads, and the name that SET PIPELINE gave it. One that `has_begun` has a version;
+    of another only the names and identities of its queries are known."""
+
+    checkpoint: Path
+    queries: tuple[GraphQuery, ...]
+    failed: tuple[FailedQuery, ...] = ()
+    streams: frozenset[str] = frozenset()
+    pipeline: str = ""
+    has_begun: bool = True
+
+    @property
+    def identities(self) -> dict[str, str]:
+        """The identities of its queries, by name."""
+        return {query.name: query.identity for query in self.queries}
+
+    @property
+    def names(self) -> set[str]:
+        """The names of its queries, and of those that have failed."""
+        return {query.name for query in self.queries} | {failed.query.name for failed in self.failed}
+
+
+def read_stored_graph(checkpoint: Path) -> StoredGraph | None:
+    """The newest version of a checkpoint, or the queries that it is for if it has none yet; None where there is no
+    checkpoint."""
+    if not (checkpoint / IDENTITY).exists():
+        return None
+    identity = read_identity(checkpoint)
+    pipeline, versions = str(identity.get("pipeline", "")), GraphVersions(checkpoint)
+    if not (numbers := versions.numbers()):
+        queries = tuple(GraphQuery(name, identity=own) for name, own in identity["queries"].items())
+        return StoredGraph(checkpoint, queries, pipeline=pipeline, has_begun=False)
+    body = versions.summary(numbers[-1])
+    try:
+        queries = tuple(GraphQuery(**query) for query in body["queries"])
+        failed = tuple(FailedQuery.from_json(each) for each in body.get("failed", []))
+        streams = frozenset(part.removeprefix(SOURCE) for part in body["since"] if part.startswith(SOURCE))
+    except (KeyError, TypeError, AttributeError):
+        raise damaged(versions.path(numbers[-1])) from None
+    return StoredGraph(checkpoint, queries, failed, streams, pipeline)
+
+
+def stored_graphs(root: Path) -> Iterator[StoredGraph]:
+    """The graphs of all checkpoints of a database, or of the runs of scripts, with those of named pipelines."""
+    for place in (f"*/{IDENTITY}", f"{durable.PIPELINES}/*/*/{IDENTITY}"):
+        for path in sorted(root.glob(place)):
+            if (stored := read_stored_graph(path.parent)) is not None:
+                yield stored
 
 
 def identify_query(pipeline: Pipeline, sink: Sink) -> str:
@@ -178,6 +237,11 @@ def identify_query(pipeline: Pipeline, sink: Sink) -> str:
         "functions": _functions(pipeline),
     }
     return hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def declarations_of(pipeline: Pipeline, query: str, sink: Sink) -> dict[str, str]:
+    """What a query that is planned by itself goes by beside its statement, in words."""
+    return describe_declarations(pipeline, _sink_identities({query: sink}), _functions(pipeline))
 
 
 def _sink_identities(sinks: Mapping[str, Sink]) -> dict[str, str]:

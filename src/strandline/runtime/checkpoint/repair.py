@@ -19,14 +19,14 @@ from strandline.core.errors import CheckpointError, StrandlineError
 from strandline.core.lease import Lease
 from strandline.runtime.checkpoint import verify
 from strandline.runtime.checkpoint.chain import DELIVERED_LOG, DeliveredFile
-from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, batch_of, check_sources, intact_batches, read_outputs
+from strandline.runtime.checkpoint.examine import WITHOUT_LIMIT, check_sources, intact_batches, read_outputs
 from strandline.runtime.checkpoint.identity import read_identity
 from strandline.runtime.checkpoint.records import BatchRecords
 from strandline.runtime.checkpoint.replay import keep_for_replay
 from strandline.runtime.checkpoint.spark_log import SparkLog
 from strandline.runtime.checkpoint.verify import Problems
 from strandline.runtime.offsets import PipelineOffset
-from strandline.runtime.outputs import OutputDirectories, restore_version, side_output, version_of
+from strandline.runtime.outputs import OutputDirectories, batch_of, restore_version, side_output, version_of
 
 DISCARDED: Final = "discarded"
 

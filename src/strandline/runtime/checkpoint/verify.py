@@ -24,7 +24,7 @@ from strandline.runtime.catch_up import log_of, with_log
 from strandline.runtime.checkpoint import chain as chains
 from strandline.runtime.checkpoint.chain import CheckpointChain, DeliveredFile
 from strandline.runtime.checkpoint.records import RECORDS_KEPT, BatchRecord, BatchRecords, RecordReference
-from strandline.runtime.checkpoint.replay import last_replayed
+from strandline.runtime.checkpoint.replay import last_replayed, replayed_until
 from strandline.runtime.checkpoint.spark_log import SparkLog, is_empty, remove_entry
 from strandline.runtime.checkpoint.versions import GraphVersion
 from strandline.runtime.offsets import PipelineOffset, SourceOffset
@@ -121,6 +121,13 @@ def read_links(path: Path, problems: Problems) -> ChainLinks:
         if reference.batch > links.last_batch:
             problems.add(damaged(log.offsets / str(reference.batch)), reference.batch)
     return links
+
+
+def must_repeat(path: Path) -> bool:
+    """Whether a run begins with batches that were planned before it: one that was interrupted, or some that a repair
+    has discarded."""
+    links = read_links(path, Problems())
+    return not links.is_committed or replayed_until(path) > links.last_batch
 
 
 def make_ready(chain: CheckpointChain) -> None:

@@ -60,8 +60,9 @@ class GraphQuery:
     `start` is how it began: together with others, now, or from the beginning beside queries that had begun.
 
     `identity` is a digest of the query, its streams, its functions and its sink, as they are declared; `text` is its
-    statement, and `sink` the identity of the sink. `scope` is what its operators must have in common with others to be
-    shared, of a query that reads by readers of its own.
+    statement, and `sink` the identity of the sink. `declarations` are the streams, functions and the sink in words.
+    `scope` is what its operators must have in common with others to be shared, of a query that reads by readers of its
+    own. One that `replaces` has the place of an earlier query of its name, whose results are moved away.
     """
 
     name: str
@@ -73,6 +74,21 @@ class GraphQuery:
     sink: str | None = None
     start: Start = "together"
     scope: str = ""
+    declarations: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FailedQuery:
+    """A query that a graph had until it failed, and the error that it failed with."""
+
+    query: GraphQuery
+    code: str
+    message: str
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> FailedQuery:
+        return FailedQuery(GraphQuery(**data["query"]), str(data["code"]), str(data["message"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +99,7 @@ class GraphVersion:
     one from before is not its state. `batch` is the first batch that may run with the version. Numbers of queries and
     fragments are given once; `next_query` and `next_fragment` are the next free ones. `name` is that of the graph, the
     same in all versions: files beside those of other pipelines have it. `moved` has for operators of queries that were
-    taken over the version that did so, and the id that they had before.
+    taken over the version that did so, and the id that they had before. `failed` are the queries that it lost.
     """
 
     number: int
@@ -95,6 +111,7 @@ class GraphVersion:
     next_fragment: int = 1
     name: str = ""
     moved: Mapping[str, tuple[int, str]] = field(default_factory=dict)
+    failed: tuple[FailedQuery, ...] = ()
 
     @staticmethod
     def first(pipeline: Pipeline, queries: Sequence[GraphQuery] = ()) -> GraphVersion:
@@ -111,16 +128,22 @@ class GraphVersion:
         queries: Sequence[GraphQuery],
         batch: int,
         moved: Mapping[str, str] = MappingProxyType({}),
+        *,
+        remaining: Pipeline | None = None,
+        failed: Sequence[FailedQuery] | None = None,
     ) -> GraphVersion:
-        """The version after this one; `moved` has the ids that operators had up to now, by those that they have."""
+        """The version after this one; `moved` has the ids that operators had up to now, by those that they have. What
+        `remaining` lacks was given up: where the version has an equal part, that begins again."""
         number = self.number + 1
-        since = {part: self.since.get(moved.get(part, part), number) for part in parts_of(pipeline)}
-        moves = {part: move for part, move in self.moved.items() if part in since}
+        going_on = set(parts_of(self.pipeline if remaining is None else remaining))
+        known = {part: begun for part, begun in self.since.items() if part in going_on}
+        since = {part: known.get(moved.get(part, part), number) for part in parts_of(pipeline)}
+        moves = {part: move for part, move in self.moved.items() if part in since and part in going_on}
         moves |= {part: (number, before) for part, before in moved.items()}
         next_query = max([self.next_query, *(query.number + 1 for query in queries)])
         next_fragment = max([self.next_fragment, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
-        given = next_query, next_fragment
-        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given, self.name, moves)
+        given = next_query, next_fragment, self.name, moves, self.failed if failed is None else tuple(failed)
+        return GraphVersion(number, pipeline, tuple(queries), since, batch, *given)
 
     def has_begun(self, part: str, version: int) -> bool:
         """Whether an operator or a source was in an earlier version, without a gap up to this one."""
@@ -141,6 +164,11 @@ class GraphVersion:
         """The names of the queries that an earlier version had as well."""
         return frozenset(query.name for query in self.queries if query.began <= version)
 
+    @property
+    def first_batches(self) -> dict[str, int]:
+        """The first batch of each query that was added, by name: results of earlier ones are of another query."""
+        return {query.name: query.batch for query in self.queries if query.batch}
+
     def query(self, name: str) -> GraphQuery:
         return next(query for query in self.queries if query.name == name)
 
@@ -151,6 +179,7 @@ class GraphVersion:
             "batch": self.batch,
             "next": [self.next_query, self.next_fragment],
             "queries": [asdict(query) for query in self.queries],
+            "failed": [asdict(failed) for failed in self.failed],
             "since": dict(self.since),
             **({"moved": {part: list(move) for part, move in self.moved.items()}} if self.moved else {}),
             "pipeline": encode_pipeline(self.pipeline),
@@ -259,9 +288,10 @@ class GraphVersions:
             since = {str(part): int(begin) for part, begin in body["since"].items()}
             # Where a stream is, and who feeds it, is a matter of the process: a checkpoint may be moved with its files.
             pipeline = replace(pipeline, streams=tuple(map(declared.stream_of, pipeline.streams)))
-            given = next_query, next_fragment, str(body["name"])
             moved = {str(part): (int(at), str(old)) for part, (at, old) in body.get("moved", {}).items()}
-            version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given, moved)
+            failed = tuple(FailedQuery.from_json(each) for each in body.get("failed", []))
+            given = next_query, next_fragment, str(body["name"]), moved, failed
+            version = GraphVersion(number, pipeline, queries, since, int(body["batch"]), *given)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise damaged(path) from None
         _check(version, path)

@@ -59,13 +59,14 @@ class CreateStream(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateStreamAs(Node):
-    """`CREATE STREAM name AS query [ALLOW SHEDDING …]`."""
+    """`CREATE STREAM name AS query [ALLOW SHEDDING … | STARTING { NOW | EARLIEST }]`."""
 
     name: Identifier
     query: Query
     shedding: Shedding | None = None
     replace: bool = False
     if_not_exists: bool = False
+    start: Start | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,14 @@ class Set(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class SetPipeline(Node):
+    """`SET PIPELINE name` or `SET PIPELINE DEFAULT`: where the queries go that start after it. No name is the
+    default."""
+
+    name: Identifier | None
+
+
+@dataclass(frozen=True, slots=True)
 class Describe(Node):
     """`DESCRIBE name`, or that of a file: `DESCRIBE 'trades.csv'`."""
 
@@ -167,5 +176,14 @@ Declaration: TypeAlias = (
 )
 Listing: TypeAlias = Explain | ExplainAnalyze | Show | ShowColumns | Describe
 Statement: TypeAlias = (
-    Declaration | TableChange | CreateSink | DropSink | Listing | Set | Query | QueryWithShedding | QueryWithStart
+    Declaration
+    | TableChange
+    | CreateSink
+    | DropSink
+    | Listing
+    | Set
+    | SetPipeline
+    | Query
+    | QueryWithShedding
+    | QueryWithStart
 )

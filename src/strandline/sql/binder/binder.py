@@ -104,7 +104,8 @@ def bind_derived_stream(statement: ast.CreateStreamAs, catalog: Catalog) -> Deri
     """The stream that `CREATE STREAM name AS query` declares."""
     plan, reads = bind_reading(statement.query, catalog)
     shedding = None if statement.shedding is None else allowed_shedding(plan, statement.shedding)
-    return DerivedStream(statement.name.name, plan, statement.query.text, reads, shedding=shedding)
+    text, start = statement.query.text, statement.start
+    return DerivedStream(statement.name.name, plan, text, reads, shedding=shedding, start=start)
 
 
 def bind_view(statement: ast.CreateView, catalog: Catalog) -> DerivedStream:

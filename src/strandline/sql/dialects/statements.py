@@ -30,7 +30,7 @@ _UPSERT: Final = "Write INSERT INTO t VALUES ('x', 1) ON CONFLICT DO UPDATE SET 
 _KEY: Final = "Leave it out: a PRIMARY KEY is looked up. Write CREATE TABLE x (k VARCHAR PRIMARY KEY, a INT)."
 _REPLACE: Final = "Create it again. Write CREATE OR REPLACE TABLE t (k VARCHAR PRIMARY KEY, a INT, c INT)."
 _OPTIONS: Final = (
-    "Give it as an option of the command line or of sl.connect(); SET CAPACITY and SET SHEDDING are the"
+    "Give it as an option of the command line or of sl.connect(); SET CAPACITY, SET PIPELINE and SET SHEDDING are the"
     " settings of SQL."
 )
 _QUERIES: Final = "Write SHOW QUERIES."

@@ -126,15 +126,22 @@ def _parse_shedding(tokens: TokenStream) -> ast.Shedding | None:
     return ast.Shedding(most, span=tokens.since(start))
 
 
-def _parse_set(tokens: TokenStream) -> ast.Set:
-    """`SET CAPACITY { n PERCENT | MEASURED }` or `SET SHEDDING { ON | OFF | UP TO n PERCENT }`."""
+def _parse_set(tokens: TokenStream) -> ast.Set | ast.SetPipeline:
+    """`SET CAPACITY { n PERCENT | MEASURED }`, `SET SHEDDING { ON | OFF | UP TO n PERCENT }`, or `SET PIPELINE
+    { name | DEFAULT }`."""
     start = tokens.advance()
+    if tokens.accept("PIPELINE"):
+        is_default = tokens.accept("DEFAULT")
+        name = None if is_default else tokens.expect_name("the name of a pipeline, or DEFAULT")
+        return ast.SetPipeline(name, span=tokens.since(start))
     value: float | None = None
     if tokens.accept("CAPACITY"):
         if not tokens.accept("MEASURED"):
             value = parse_percent(tokens, "the percentage of the machine that may be used")
         return ast.Set("CAPACITY", value, span=tokens.since(start))
-    tokens.expect("SHEDDING", hint="Write SET CAPACITY 80 PERCENT, or SET SHEDDING UP TO 40 PERCENT.")
+    tokens.expect(
+        "SHEDDING", hint="Write SET CAPACITY 80 PERCENT, SET SHEDDING UP TO 40 PERCENT, or SET PIPELINE name."
+    )
     if tokens.accept("UP", "TO"):
         value = parse_percent(tokens, _DROPPED_PERCENTAGE)
     elif not tokens.accept("OFF"):
@@ -225,8 +232,10 @@ def _parse_created(tokens: TokenStream, start: Token) -> ast.Creation:
         return ast.CreateView(name, columns, query, False, if_not_exists, span=tokens.since(start))
     if tokens.sees("AS"):
         query = parse_as_query(tokens)
-        shedding = _parse_shedding(tokens)
-        return ast.CreateStreamAs(name, query, shedding, if_not_exists=if_not_exists, span=tokens.since(start))
+        begin = _parse_start(tokens)
+        shedding = None if begin is not None else _parse_shedding(tokens)
+        span = tokens.since(start)
+        return ast.CreateStreamAs(name, query, shedding, False, if_not_exists, begin, span=span)
     return replace(parse_source_stream(tokens, start, name), if_not_exists=if_not_exists)
 
 
