@@ -205,7 +205,7 @@ def test_methods_without_arguments_refuse_any(db: Database, query: Query, kind: 
 
 def test_no_public_method_is_left_out() -> None:
     inner = {"execute", "is_stored", "start", "explain", "is_free", "checkpoint_of", "make_view_sink", "drop_view"}
-    inner |= {"join", "running_pipeline", "describe", "former_sink"}
+    inner |= {"join", "run", "running_pipeline", "describe", "former_sink"}
     assert public(Database) - inner == set(DATABASE)
     assert public(Query) - {"rows_at"} == set(QUERY)
     assert public(TableHandle) == set(TABLE)
