@@ -22,6 +22,7 @@ import pytest
 
 import strandline as sl
 from strandline.core.temporal import BEFORE_ALL
+from strandline.runtime.checkpoint.examine import examine
 from strandline.runtime.checkpoint.identity import read_stored_graph
 from strandline.runtime.kernels.changes import coalesce
 
@@ -117,7 +118,9 @@ def judge(directory: Path, done: subprocess.CompletedProcess[str]) -> None:
     for name, text in CHANGED.items():
         actual, expected = answer(directory / "out" / name), alone(directory, text, begins[name])
         assert actual.height and actual.equals(expected), name
-    assert pq.read_table(directory / "out/_former/swapped/1").num_rows
+    assert sl.read(directory / "out/_former/swapped/1").num_rows
+    examined = examine(directory / "out/.strandline/checkpoint/every")
+    assert not examined.problems and set(examined.queries) == CHANGED.keys()
     odd = Counter(pq.read_table(directory / "out/odd")["v"].to_pylist())
     given = [v for v in rows_given(directory)["v"].to_pylist() if v % 2]
     assert odd == Counter(given[: odd.total()])
