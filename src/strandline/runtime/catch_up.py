@@ -11,12 +11,13 @@ batch, up to where the reader before it is after that batch; from then on both a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from strandline.connectors.sources.base import Source, shares_log
+from strandline.core.errors import CheckpointError
 from strandline.logical.catalog import BaseStream
 
 if TYPE_CHECKING:
@@ -68,6 +69,21 @@ def follow(
     is_level = at == first_after.at
     idle, ended = (first_after.idle, first_after.ended) if is_level else (False, False)
     return replace(before, at=at, idle=idle, ended=ended, seal=seal, log=source.stream.name)
+
+
+def check_level(positions: Mapping[str, SourceOffset], queries: Iterable[str], streams: Collection[str]) -> None:
+    """Refuse to go on from positions with a version that has taken queries over, where their readers were not level
+    yet: after a repair that could not keep the batches in between. `streams` are those of the version."""
+    names = set(queries)
+    for reader, offset in positions.items():
+        of_query = next((query for query in names if reader == name_reader(offset.log, query)), None)
+        if offset.log and of_query is not None and reader not in streams and offset.at != positions[offset.log].at:
+            raise CheckpointError(
+                f"the query {of_query} had not caught up after the batch that the checkpoint goes on from",
+                code="repair-impossible",
+                detail="A later batch, with which it had, cannot be planned again as it was.",
+                hint="Restore a backup of the checkpoint, or start over with a new one.",
+            )
 
 
 class CatchUpPace:
