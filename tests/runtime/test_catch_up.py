@@ -52,8 +52,11 @@ def test_the_pace_goes_by_how_long_batches_take() -> None:
         pace.observe(0.2, 0)
     slow = pace.rows
     pace.observe(2.0, slow)
-    assert pace.rows == slow // 2  # 2 s is more than 1.5 times 0.2 s and a little
-    for _ in range(40):
+    assert pace.rows == slow // 2  # 2 s is more than 1.25 times 0.2 s and a little
+    for _ in range(5):
+        pace.observe(0.05, pace.rows)
+    assert slow // 2 < pace.rows < slow  # as many as that are too many
+    for _ in range(200):
         pace.observe(0.05, pace.rows)
     assert pace.rows == 1_000_000
     for _ in range(40):
