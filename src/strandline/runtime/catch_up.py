@@ -74,7 +74,8 @@ def follow(
 
 def check_level(positions: Mapping[str, SourceOffset], queries: Iterable[str], streams: Collection[str]) -> None:
     """Refuse to go on from positions with a version that has taken queries over, where their readers were not level
-    yet: after a repair that could not keep the batches in between. `streams` are those of the version."""
+    yet: after a repair that could not keep the batches in between. `streams` are those of the version, `queries` those
+    that it has from before."""
     names = set(queries)
     for reader, offset in positions.items():
         of_query = next((query for query in names if reader == name_reader(offset.log, query)), None)

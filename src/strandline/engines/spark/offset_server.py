@@ -120,7 +120,7 @@ class OffsetServer:
         begin = version.positions_of(before.positions, before.version.number)
         if reference != before.version:
             streams = {stream.name for stream in version.pipeline.streams}
-            check_level(before.positions, (query.name for query in version.queries), streams)
+            check_level(before.positions, version.queries_since(before.version.number), streams)
         end = self._planner.next(begin, required=required)
         if not required and end == begin:
             return None
