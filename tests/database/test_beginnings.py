@@ -319,23 +319,3 @@ def test_what_cannot_be_read_again_does_not_start_at_the_beginning(db: Database)
     with pytest.raises(QueryError, match='stream "r" cannot be read again') as refused:
         db.sql("SELECT k FROM r STARTING EARLIEST")
     assert refused.value.code == "starting-earliest-live"
-
-
-# ---- how fast --------------------------------------------------------------------------------------------------------
-
-
-def test_the_pace_goes_by_how_long_batches_take() -> None:
-    pace = CatchUpPace(1_000_000)
-    for _ in range(5):
-        pace.observe(0.2, 0)
-    slow = pace.rows
-    pace.observe(2.0, slow)
-    assert pace.rows == slow // 2  # 2 s is more than 1.5 times 0.2 s and a little
-    for _ in range(40):
-        pace.observe(0.05, pace.rows)
-    assert pace.rows == 1_000_000
-    for _ in range(40):
-        pace.observe(9.0, pace.rows)
-    assert pace.rows == catch_up.LEAST_ROWS
-    pace.observe(0.01, 3)  # there was no more to read: that says nothing
-    assert pace.rows == catch_up.LEAST_ROWS

@@ -11,12 +11,13 @@ batch, up to where the reader before it is after that batch; from then on both a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from strandline.connectors.sources.base import Source, shares_log
+from strandline.core.errors import CheckpointError
 from strandline.logical.catalog import BaseStream
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 FIRST_ROWS: Final = 20_000  # of second readers in a batch, before it is known how long batches take
 LEAST_ROWS: Final = 1_000
 _USUAL: Final = 15  # batches that tell how long one takes
-_FACTOR, _SECONDS = 1.5, 0.2  # by how much a batch may be longer: a little less than others should notice
+_BELOW, _FORGETS = 0.7, 1.03  # of the rows that were too many; those are more with every batch that is short
+_FACTOR, _SECONDS = 1.25, 0.1  # how long a batch may be, by the usual one: 2 and 0.3 s are not exceeded by chance then
 
 
 def name_reader(stream: str, query: str) -> str:
@@ -70,13 +72,33 @@ def follow(
     return replace(before, at=at, idle=idle, ended=ended, seal=seal, log=source.stream.name)
 
 
+def check_level(positions: Mapping[str, SourceOffset], queries: Iterable[str], streams: Collection[str]) -> None:
+    """Refuse to go on from positions with a version that has taken queries over, where their readers were not level
+    yet: after a repair that could not keep the batches in between. `streams` are those of the version, `queries` those
+    that it has from before."""
+    names = set(queries)
+    for reader, offset in positions.items():
+        of_query = next((query for query in names if reader == name_reader(offset.log, query)), None)
+        if offset.log and of_query is not None and reader not in streams and offset.at != positions[offset.log].at:
+            raise CheckpointError(
+                f"the query {of_query} had not caught up after the batch that the checkpoint goes on from",
+                code="repair-impossible",
+                detail="A later batch, with which it had, cannot be planned again as it was.",
+                hint="Restore a backup of the checkpoint, or start over with a new one.",
+            )
+
+
 class CatchUpPace:
-    """How many rows second readers take in a batch that are behind: as many as let the batches stay short."""
+    """How many rows second readers take in a batch that are behind: as many as let the batches stay short.
+
+    More and more, until a batch takes too long; then fewer than it had, for some time.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.rows = min(FIRST_ROWS, most)
         self._usual: deque[float] = deque(maxlen=_USUAL)
+        self._too_many = float(most)  # rows of a batch that took too long
 
     def observe(self, seconds: float, taken: int) -> None:
         """Note how long a batch took in which second readers took so many rows to catch up."""
@@ -86,9 +108,12 @@ class CatchUpPace:
         allowed = _FACTOR * median(self._usual or [_SECONDS]) + _SECONDS
         factor = min(2.0, max(0.5, allowed / max(seconds, 1e-3)))
         if factor < 1:
+            self._too_many = taken
             self.rows = max(min(LEAST_ROWS, self.most), int(min(taken, self.rows) * factor))
         elif 2 * taken >= self.rows:  # else it was not the limit that ended it
-            self.rows = min(self.most, int(self.rows * factor))
+            self._too_many *= _FORGETS
+            limit = self._too_many if self._too_many >= self.most else self._too_many * _BELOW
+            self.rows = max(self.rows, min(self.most, int(limit), int(self.rows * factor)))
 
     def share(self, readers: int) -> int:
         """The rows of one of so many second readers that are behind."""

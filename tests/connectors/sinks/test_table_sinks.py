@@ -188,9 +188,9 @@ def batch(number: int, until: int, *rows: tuple[Any, ...]) -> SinkBatch:
     )
 
 
-def opened(location: Place, shows: str, last: int = -1, owner: str = "me") -> SinkWriter:
+def opened(location: Place, shows: str, last: int = -1, owner: str = "me", *, restarted: bool = False) -> SinkWriter:
     writer = location.sink("t", shows).open("q", COLUMNS)
-    resume_point = ResumePoint(owner, last < 0, last, last)
+    resume_point = ResumePoint(owner, last < 0 and not restarted, last, last)
     writer.validate(resume_point)
     writer.prepare(resume_point)
     return writer
@@ -251,7 +251,7 @@ def test_a_batch_that_comes_twice_has_the_effect_of_one(location: Place, again: 
         if again:
             writer.close()
             # A crash before the checkpoint knew of the batch: it knows the one before, and the batch comes again.
-            writer = opened(location, "snapshot", number - 1)
+            writer = opened(location, "snapshot", number - 1, restarted=True)
         writer.write(sink_batch)
         assert snapshot(location) == wanted(location, number)
         assert location.rows("SELECT batch FROM strandline_batches") == [(number,)]

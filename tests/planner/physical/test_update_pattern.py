@@ -84,7 +84,7 @@ def watched() -> Iterator[Run]:
     run = Run()
     plain = StageOutput.runner, StageOutput.count
 
-    def runner(output: StageOutput, fragment: Fragment) -> FragmentRunner:
+    def runner(output: StageOutput, fragment: Fragment, waiting: object = None) -> FragmentRunner:
         def watch(number: int, frame: pl.DataFrame) -> None:
             run.edges[f"{fragment.id}.{number}"].add(frame)
 

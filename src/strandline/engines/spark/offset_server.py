@@ -18,6 +18,7 @@ from typing import Any
 from strandline.core.errors import StrandlineError
 from strandline.core.temporary import remove_socket, socket_path
 from strandline.engines.spark.failure import seal_error
+from strandline.runtime.catch_up import check_level
 from strandline.runtime.checkpoint.replay import forget_replayed, planned_again
 from strandline.runtime.checkpoint.verify import resume_sources
 from strandline.runtime.offsets import PipelineOffset, plan_splits
@@ -117,6 +118,9 @@ class OffsetServer:
         # Of a query without any batch Spark makes one in any case.
         required = reference != before.version or before.n == 0 or self._planner.has_work
         begin = version.positions_of(before.positions, before.version.number)
+        if reference != before.version:
+            streams = {stream.name for stream in version.pipeline.streams}
+            check_level(before.positions, version.queries_since(before.version.number), streams)
         end = self._planner.next(begin, required=required)
         if not required and end == begin:
             return None

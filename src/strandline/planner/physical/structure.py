@@ -148,7 +148,8 @@ class SharedFragments:
 
 def _place(fragment: Fragment, keys: tuple[str, ...]) -> tuple[Any, ...]:
     """What fragments that send once have in common; the id of the root stands for all that is below it."""
-    route, root, names = fragment.route, fragment.root, _ids(fragment.root)
+    route, root = fragment.route, fragment.root
+    names = _ids(root) if keys else []
     positions = tuple(names.index(key) for key in keys)
     how = (route.query,) if isinstance(route, physical.ResultOf) else (route.stage, route.mode, positions)
     known = (root.name, *(column.name for column in root.columns)) if isinstance(root, physical.Input) else ()
