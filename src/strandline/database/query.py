@@ -313,8 +313,8 @@ class Query:
         or from the beginning; then `rows_behind` is about how many rows it has to read to be where others are.
         `response_p50`, `response_p99` and `response_max` are seconds from the decision on a batch to the delivery of
         the results that it made possible, in this run: the median, the 99th percentile and the longest; None without
-        results. `work_left` is how many rows of the joins that queries share wait until a later batch has time for
-        them.
+        results. `work_left` is how many rows of joins wait until a later batch has time for them, if the query waits
+        for that.
         """
         counted, driver = self._running.metrics, self._running.driver
         statuses = counted.declared(self.name, counted.statuses_for(self.name))
@@ -336,7 +336,7 @@ class Query:
             "cpu_seconds": counted.cpu_seconds,
             "batches": counted.batches,
             **self._running.responses.of(self.name).to_metrics(),
-            "work_left": counted.work_left,
+            "work_left": counted.work_left if self.name in counted.reaches else 0,
             "forgotten": buffer.evicted if buffer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if driver is None or self.ended else driver.rows_left(),
