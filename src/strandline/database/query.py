@@ -311,14 +311,10 @@ class Query:
         how many rows of the result were evicted from memory, `kept_since` from when on it is whole; None for all of it.
         `waiting_for` is the sink that blocks the query, if one does. `start` is how it began: together with others, now
         or from the beginning; then `rows_behind` is about how many rows it has to read to be where others are.
-        `response_seconds` are the median, the 99th
-        percentile and the longest of the times from the decision on a batch to the delivery of what it made possible,
-        in this run; None without results. `work_left` is how many rows of the joins that queries share wait until a
-        later batch has time for them.
-        `response_p50`, `response_p99` and `response_max`
-        are seconds from the decision on a batch to the delivery of the results that it made possible, in this run: the
-        median, the 99th percentile and the longest; None without results. `work_left` is how many rows of the joins
-        that queries share wait until a later batch has time for them.
+        `response_p50`, `response_p99` and `response_max` are seconds from the decision on a batch to the delivery of
+        the results that it made possible, in this run: the median, the 99th percentile and the longest; None without
+        results. `work_left` is how many rows of joins wait until a later batch has time for them, if the query waits
+        for that.
         """
         counted, driver = self._running.metrics, self._running.driver
         statuses = counted.declared(self.name, counted.statuses_for(self.name))
@@ -340,7 +336,7 @@ class Query:
             "cpu_seconds": counted.cpu_seconds,
             "batches": counted.batches,
             **self._running.responses.of(self.name).to_metrics(),
-            "work_left": counted.work_left,
+            "work_left": counted.work_left if self.name in counted.reaches else 0,
             "forgotten": buffer.evicted if buffer is not None else 0,
             "kept_since": to_datetime(since) if since > BEFORE_ALL else None,
             "rows_left": None if driver is None or self.ended else driver.rows_left(),

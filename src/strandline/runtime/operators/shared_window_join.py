@@ -212,21 +212,18 @@ class SharedWindowJoinOperator(HashJoinOperator):
             self._run(task)
 
     def _run(self, task: Task) -> None:
-        """Let a chunk meet the segments that have rows in a band, with all rows that these have from there on."""
+        """Let a chunk meet the rows of its next bands."""
         side, met = task.chunk.facts["side"], task.chunk.facts["met"]
         spans = [(segment, *time_span(segment)) for segment in self.sides[1 - side].segments]
         touched = [segment for segment, first, last in spans if last >= task.until and first < met]
-        earlier = max([last for _, _, last in spans if last < task.until], default=BEFORE_ALL)
-        until = min([first for _, first, last in spans if last >= task.until and first < met], default=task.until)
-        until = min(task.until, max(until, earlier + 1))
-        self._range = _Range(until, met, ties=side == 0)
+        self._range = _Range(task.until, met, ties=side == 0)
         # Not the segment of the state: what is derived from its rows is kept for as long as that is.
         chunk = Segment.of(task.chunk.frame)
         pairs = list(self._meet(chunk, touched, mine_is_left=side == 0))
         self._range = None
         self.spent += len(touched) * (TASK + chunk.rows * PROBE) + sum(part.height for part in pairs) * RESULT
         self.found.add(pairs)
-        self.waiting.record(task, until)
+        self.waiting.record(task, task.until)
 
     # ---- pairs -------------------------------------------------------------------------------------------------------
 

@@ -83,20 +83,31 @@ class WaitingChunks:
                 first.setdefault((side, done), place)
         if not first:
             return None
-        ordered = sorted(first)
+        side, done = chosen = self._choose(policy, first)
+        place = first.pop(chosen)
+        chunk = self._segments[place]
+        bands = done + 1
+        # It goes on with the next band at once, where the policy would choose the same chunk again.
+        while bands < limits[side]:
+            waiting = first.get((side, bands), place)  # one that waits for the same band is older
+            if waiting < place or self._choose(policy, {**first, (side, bands): place}) != (side, bands):
+                break
+            bands += 1
+        return Task(place, chunk, _border(chunk.facts["first"], self._windows[side][bands - 1]))
+
+    def _choose(self, policy: str, places: Mapping[tuple[int, int], int]) -> tuple[int, int]:
+        """Which of the chunks is next that wait for a band of a side, by side and band."""
+        ordered = sorted(places)
         tasks = [
             BandTasks.of(
-                np.array([self._segments[first[key]].facts["number"] for key in ordered if key[0] == side], np.int64),
+                np.array([self._segments[places[key]].facts["number"] for key in ordered if key[0] == side], np.int64),
                 np.array([done for own, done in ordered if own == side], np.int64),
                 bands,
             )
             for side, bands in enumerate(self._bands)
         ]
         columns = (np.concatenate(column) for column in zip(*tasks, strict=True))
-        side, done = ordered[next_task(POLICIES[policy], BandTasks(*columns))]
-        place = first[side, done]
-        chunk = self._segments[place]
-        return Task(place, chunk, _border(chunk.facts["first"], self._windows[side][done]))
+        return ordered[next_task(POLICIES[policy], BandTasks(*columns))]
 
     def record(self, task: Task, met: Instant) -> None:
         """Note how far back the chunk of a task has met the other side."""
