@@ -68,7 +68,7 @@ def test_each_query_has_a_watermark_of_its_own(db: Database) -> None:
     while not queries["large"].ended:
         large, small = queries["large"].progress, queries["small"].progress  # in this order: both go on
         behind += large < small
-        assert large <= small
+        assert large <= small or queries["small"].ended  # then it is dropped between the two looks
     assert behind
     for name, query in queries.items():
         assert query.await_end(30)

@@ -70,13 +70,19 @@ class Groups:
         """The groups of pairs by their starts."""
         return np.searchsorted(self._cuts, starts, side="right")
 
+    def within(self, of_use: Bounds) -> tuple[int, int]:
+        """The groups of the pairs that begin within the span of a use: the first, and the one after the last."""
+        assert self._spans is not None, "all pairs are in one group"
+        begin, end = np.searchsorted(self._cuts, self._spans[of_use]).tolist()
+        return begin + 1, end + 1
+
     def parts(self, of_use: Bounds, first: int, last: int, ends: npt.NDArray[np.int64]) -> Parts:
         """The parts with the pairs of a use, of pairs by band and group; `ends` are those of each group before it."""
         if self._spans is None:
             return (slice(int(ends[first]), int(ends[last + 1])),)
-        begin, end = (int(group) for group in np.searchsorted(self._cuts, self._spans[of_use]))
+        begin, end = self.within(of_use)
         bands = np.arange(first, last + 1) * len(self)
-        begins, stops = ends[bands + begin + 1], ends[bands + end + 1]
+        begins, stops = ends[bands + begin], ends[bands + end]
         filled = begins < stops
         begins, stops = begins[filled], stops[filled]
         apart = np.flatnonzero(begins[1:] != stops[:-1])  # else one goes on where the other ends

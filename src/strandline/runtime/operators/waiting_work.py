@@ -22,7 +22,7 @@ from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.planner.compaction import merge_window
 from strandline.runtime.kernels.batch import FROM, gather, keep, stack, times
 from strandline.runtime.kernels.hashing import Hashes
-from strandline.runtime.operators.routed_pairs import Bounds
+from strandline.runtime.operators.routed_pairs import Bounds, Groups
 from strandline.runtime.scheduling.bands import Bands
 from strandline.runtime.scheduling.policies import POLICIES, BandTasks, next_task
 from strandline.runtime.state.segments import HASH, Segment, merge_limit
@@ -162,13 +162,13 @@ class WaitingPairs:
         taken: list[pl.DataFrame] = []
         kept: list[Segment] = []
         moved = [(begin, after[of_use]) for of_use, begin in before.items() if begin < after[of_use]]
-        by_code = _ByCode.of(before, after, routes)
+        takers = _Takers.of(before, after, routes)
         for segment in [*self.segments, *([_pairs_segment(stack(self._new))] if self._new else ())]:
             is_moved = any(begin <= segment.facts["last"] and end > segment.facts["first"] for begin, end in moved)
             if not is_moved:
                 kept.append(segment)
                 continue
-            due, left = by_code.marks(segment.frame, routes)
+            due, left = takers.marks(segment, routes)
             if due.any():
                 taken.append(keep(segment.frame, due))
             if 2 * np.count_nonzero(left) > segment.rows:
@@ -203,33 +203,32 @@ class PairRoutes:
         return np.where(distance >= 0, len(self.over_left) + self.over_right.band_of(distance), backwards)
 
 
-class _ByCode(NamedTuple):
-    """By code: from when on the pairs are new to some use, before when some use takes them, and before when all do."""
+class _Takers(NamedTuple):
+    """Pairs by code and by the group of their starts among the instants at which a reach was, or is: whether some use
+    takes them now, and whether some use has not taken them yet."""
 
-    opens: np.ndarray[tuple[int], np.dtype[np.int64]]
-    latest: np.ndarray[tuple[int], np.dtype[np.int64]]
-    slowest: np.ndarray[tuple[int], np.dtype[np.int64]]
+    groups: Groups
+    due: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
+    left: np.ndarray[tuple[int, int], np.dtype[np.bool_]]
 
     @classmethod
-    def of(cls, before: Reaches, after: Reaches, routes: PairRoutes) -> _ByCode:
-        opens, slowest = (np.full(routes.codes, FOREVER) for _ in range(2))
-        latest = np.full(routes.codes, BEFORE_ALL)
+    def of(cls, before: Reaches, after: Reaches, routes: PairRoutes) -> _Takers:
+        groups = Groups({of_use: (before[of_use], after[of_use]) for of_use in routes.places})
+        due, left = (np.zeros((routes.codes, len(groups)), np.bool_) for _ in range(2))
         for of_use, (first, last) in routes.places.items():
-            codes = slice(first, last + 1)
-            opens[codes] = np.minimum(opens[codes], before[of_use])
-            latest[codes] = np.maximum(latest[codes], after[of_use])
-            slowest[codes] = np.minimum(slowest[codes], after[of_use])
-        return cls(opens, latest, slowest)
+            begin, end = groups.within(of_use)
+            due[first : last + 1, begin:end] = True
+            left[first : last + 1, end:] = True
+        return cls(groups, due, left)
 
     def marks(
-        self, pairs: pl.DataFrame, routes: PairRoutes
+        self, segment: Segment, routes: PairRoutes
     ) -> tuple[np.ndarray[tuple[int], np.dtype[np.bool_]], np.ndarray[tuple[int], np.dtype[np.bool_]]]:
         """Which pairs some use takes, and which some use has not taken yet."""
-        code, start = routes.codes_of(pairs), pair_starts(pairs)
+        code, group = routes.codes_of(segment.frame), self.groups.of(pair_starts(segment.frame))
         within = (code >= 0) & (code < routes.codes)  # a use that was dropped may have had a larger window
         code = np.where(within, code, 0)
-        due = within & (start >= self.opens[code]) & (start < self.latest[code])
-        return due, within & (start >= self.slowest[code])
+        return within & self.due[code, group], within & self.left[code, group]
 
 
 _RIGHT = "@until"  # pairs have the times of their right rows there, until they are routed
