@@ -47,7 +47,7 @@ BURST_SECONDS: Final = 20
 AFTER_SECONDS: Final = 60
 CALM_SECONDS: Final = 5
 MATCHES: Final = 40  # of a row in the largest window, on average
-BATCH_SECONDS: Final = 0.2
+BATCH_SECONDS: Final = 0.3
 SLOWDOWN: Final = 4.0
 IDLE: Final = 0.01  # seconds between two looks where there is nothing
 
