@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from strandline.connectors.sources.files.page_headers import check_pages
 from strandline.connectors.sources.files.units import FileUnit
 from strandline.connectors.sources.inferred_types import flatten_fields
 
@@ -41,6 +42,7 @@ def read_row_groups(path: str, unit: FileUnit, columns: Sequence[str]) -> pl.Dat
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException):  # a type or a footer that it cannot read
         alike = False
     if alike:
+        check_pages(path, range(unit.begin, unit.end), {root_of(name, types) for name in columns})
         with without_panics:
             frame = scan.slice(unit.row - 1, unit.rows).select(_value_at(name, types) for name in columns).collect()
     else:
