@@ -21,6 +21,7 @@ from strandline.planner.stages import optimize
 from strandline.runtime.offsets import OffsetPlanner, SourceOffset, SourceOffsets
 from strandline.runtime.pipeline import RunningPipeline
 from strandline.runtime.result_buffer import ResultBuffer
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 from strandline.runtime.state.segments import States
 from strandline.runtime.state.store import StateStore
 from strandline.runtime.watermark import check_balance
@@ -111,6 +112,8 @@ class Script(OffsetPlanner):
 
     def __init__(self, sources: Mapping[str, MemorySource], script: Sequence[Turn]) -> None:
         self.sources = dict(sources)
+        self.metrics = None
+        self.budgets = BudgetPlanner()
         self._turns = list(script)
 
     def next(self, before: Mapping[str, SourceOffset], *, required: bool = False) -> SourceOffsets:

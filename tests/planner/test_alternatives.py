@@ -26,7 +26,7 @@ def test_plans_of_the_space_mean_the_same() -> None:
     tally = run(examples(300), 7_000, lambda _: None)
     assert tally.wrong == []
     assert tally.runs > 0 and tally.with_rows > 0
-    assert len(tally.used) > 30, "many rules are used even by few pairs"
+    assert len(tally.used) > 20, "many rules are used even by few pairs"
 
 
 def filter_below_any_window(plan: Plan) -> Iterator[Plan]:
