@@ -419,13 +419,17 @@ def bench(
     ] = None,
     query: Annotated[
         list[str] | None,
-        typer.Option(help="Only this query of nexmark, costs or orders, or part of enrich; may be repeated."),
+        typer.Option(
+            help="Only this query of nexmark, costs or orders, or part of enrich or shared-join; may be repeated."
+        ),
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Runs of each engine; the best counts.")] = 2,
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Of costs: ten shapes that the model was not improved with.")
     ] = False,
-    seconds: Annotated[float | None, typer.Option(min=1, help="Of enrich: the length of each run; default 10.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Of enrich and shared-join: the length of a run.")
+    ] = None,
     debug: DebugOption = False,
 ) -> None:
     """Benchmark strandline against plain Spark; `operators` measures each operator alone."""

@@ -7,6 +7,7 @@ fewer of them, since a hundred take long.
 In this process   the whole pipeline, batches of a second of stream time one after the other, from reading to results
                   that are counted: CPU seconds once the windows are full, and the state
 In a burst        response times by policy (join_burst.py)
+Living            a thousand queries, and queries that come and go, on Spark (living_queries.py)
 On Spark          from the start of the queries to the end of the streams, CPU seconds of all processes; sinks count
 """
 
@@ -26,6 +27,7 @@ from rich.console import Console
 
 from strandline.apps.bench.generated_streams import GeneratedSource, GeneratedStream, bind_over, bound, statistics_of
 from strandline.apps.bench.join_burst import measure_burst, report_burst
+from strandline.apps.bench.living_queries import measure_changes, measure_many, report_living_changes, report_many
 from strandline.apps.bench.measure import Figures, measured
 from strandline.apps.console import print_table
 from strandline.connectors.sinks import Callback
@@ -95,8 +97,25 @@ def settings(largest: int) -> list[Setting]:
     ]
 
 
+PARTS: Final = ("sharing", "burst", "many", "changes")
+
+
 def run_shared_join(bench: Bench) -> Figures:
-    """100 queries over one window join, shared and unshared, beside the one with the largest window."""
+    """Queries over one window join, shared and unshared; bursts; a thousand queries; and queries that come and go."""
+    parts = bench.chosen(PARTS)
+    figures: Figures = {"bench": "shared-join", "date": datetime.now().isoformat(timespec="seconds")}
+    if "sharing" in parts:
+        figures |= _run_sharing(bench)
+    if "burst" in parts:
+        figures["burst"] = measure_burst(scale=1.0 if bench.rows is None else QUICK_BURST)
+    if "many" in parts:
+        figures["many"] = measure_many(bench)
+    if "changes" in parts:
+        figures |= measure_changes(bench)
+    return figures
+
+
+def _run_sharing(bench: Bench) -> Figures:
     rate = bench.rows or RATE
     streams = [GeneratedStream(name, rate, {"k": round(rate * LARGEST / MATCHES)}) for name in ("a", "b")]
     compared = settings(LARGEST * 1000)
@@ -111,14 +130,11 @@ def run_shared_join(bench: Bench) -> Figures:
     for item in here:
         item["state_ratio"] = round(item["state_bytes"] / here[0]["state_bytes"], 3)
     return {
-        "bench": "shared-join",
-        "date": datetime.now().isoformat(timespec="seconds"),
         "rows_per_s": rate,
         "largest_window_s": LARGEST,
         "here": here,
         "spark": on_spark,
         "same_answer": len({item["results"] for item in on_spark[-2:]}) == 1,
-        "burst": measure_burst(scale=1.0 if bench.rows is None else QUICK_BURST),
     }
 
 
@@ -220,6 +236,17 @@ def _facts(setting: Setting) -> Figures:
 
 
 def report_shared_join(figures: Figures, console: Console) -> None:
+    if "here" in figures:
+        _report_sharing(figures, console)
+    if "burst" in figures:
+        report_burst(figures["burst"], console)
+    if "many" in figures:
+        report_many(figures["many"], console)
+    if "changes" in figures:
+        report_living_changes(figures, console)
+
+
+def _report_sharing(figures: Figures, console: Console) -> None:
     rate, largest = figures["rows_per_s"], figures["largest_window_s"]
     heads = ("queries", "CPU s/s", "× alone", "at most", "state rows", "× alone", "at most", "results")
     rows = [
@@ -252,7 +279,6 @@ def report_shared_join(figures: Figures, console: Console) -> None:
     ]
     print_table(console, f"{SECONDS} s of the streams on Spark", spark_heads, spark_rows, left=("queries",))
     console.print(f"the same number of results shared and unshared: {figures['same_answer']}")
-    report_burst(figures["burst"], console)
 
 
 def _limit(value: float | None) -> str:
