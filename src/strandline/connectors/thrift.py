@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 # Types of the compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, BINARY, LIST, _SET, _MAP, STRUCT = range(1, 13)
+_LONGEST = 10  # bytes of a number
 
 
 @dataclass(slots=True)
@@ -18,6 +20,9 @@ class Struct:
 
     def __getitem__(self, number: int) -> Any:
         return self.fields[number][1]
+
+    def get(self, number: int, default: Any = None) -> Any:
+        return self[number] if number in self.fields else default
 
     def replace(self, number: int, value: Any) -> None:
         self.fields[number] = self.fields[number][0], value
@@ -36,15 +41,21 @@ class List:
 
 def read_struct(data: bytes) -> Struct:
     """The structure at the beginning of some bytes. Raises ValueError if they are none."""
+    return read_struct_at(data, 0)[0]
+
+
+def read_struct_at(data: bytes | mmap, at: int) -> tuple[Struct, int]:
+    """The structure at a place in some bytes, and where it ends. Raises ValueError if there is none."""
+    reader = _Reader(data, at)
     try:
-        return _Reader(data).read_struct()
+        return reader.read_struct(), reader.at
     except (IndexError, RecursionError):
         raise ValueError("not a structure of the Thrift compact protocol") from None
 
 
 class _Reader:
-    def __init__(self, data: bytes) -> None:
-        self.data, self.at = data, 0
+    def __init__(self, data: bytes | mmap, at: int) -> None:
+        self.data, self.at = data, at
 
     def read_struct(self) -> Struct:
         fields: dict[int, tuple[int, Any]] = {}
@@ -82,13 +93,13 @@ class _Reader:
         return self.data[self.at - length : self.at]
 
     def _unsigned(self) -> int:
-        value = shift = 0
-        while True:
+        value = 0
+        for shift in range(0, 7 * _LONGEST, 7):
             byte = self._byte()
             value |= (byte & 127) << shift
             if byte < 128:
                 return value
-            shift += 7
+        raise ValueError(f"a Thrift number of more than {_LONGEST} bytes")
 
     def _signed(self) -> int:
         value = self._unsigned()

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.connectors.sources.files.footers import read_footer, read_row_groups_of
 from strandline.connectors.sources.files.page_headers import check_pages
 
 ROWS = 3_000
@@ -65,6 +66,26 @@ def test_any_bit_may_be_another(tmp_path: Path) -> None:
             damaged.write_bytes(changed)
             try:
                 check_pages(str(damaged), range(1), {"k", "s"})
+            except ValueError:
+                refused += 1
+            damaged.unlink()
+    assert refused > 100
+
+
+def test_any_bit_of_the_footer_may_be_another(tmp_path: Path) -> None:
+    """A footer is parsed here: over damaged statistics of sizes Arrow ends the process."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"k": [1, 2], "s": ["x", "y"]}), path)
+    data, refused = path.read_bytes(), 0
+    begin = len(data) - 8 - len(read_footer(str(path)))
+    for place in range(begin, len(data) - 8):
+        for bit in range(8):
+            changed = bytearray(data)
+            changed[place] ^= 1 << bit
+            damaged = tmp_path / f"{place}-{bit}.parquet"
+            damaged.write_bytes(changed)
+            try:
+                read_row_groups_of(str(damaged))
             except ValueError:
                 refused += 1
             damaged.unlink()

@@ -25,6 +25,7 @@ from strandline.connectors.sources.files import parquet
 from strandline.connectors.sources.files.checks import check_columns, missing_keys
 from strandline.connectors.sources.files.content import FileFormat, file_changed, known_encoding, read_range
 from strandline.connectors.sources.files.csv_rows import read_csv
+from strandline.connectors.sources.files.footers import footer_checksum
 from strandline.connectors.sources.files.inference import infer_schema
 from strandline.connectors.sources.files.parallel import cores, in_parallel
 from strandline.connectors.sources.files.planning import FileOptions
@@ -326,7 +327,7 @@ class FileSource(Source):
         """Present location of the file of a unit, with the footer that was planned."""
         for path in self._places_of(unit):
             with contextlib.suppress(OSError):
-                if parquet.footer_checksum(path) == unit.checksum:
+                if footer_checksum(path) == unit.checksum:
                     return path
         raise file_changed(self.folder.full(unit.path))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
-import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
@@ -167,36 +166,3 @@ def types_of(path: str) -> Mapping[str, pl.DataType]:
     """The types of a file's columns; read once, unless the file was changed."""
     status = os.stat(path)
     return _types_of(path, status.st_size, status.st_mtime_ns)
-
-
-_TAIL: Final = 8  # the length of the footer and "PAR1"
-_LONGEST_FOOTER: Final = 2**24
-
-
-@lru_cache(maxsize=1024)
-def _checksum_of(path: str, size: int, changed: int, inode: int) -> int:
-    with open(path, "rb") as file:
-        file.seek(max(0, size - _TAIL))
-        tail = file.read(_TAIL)
-        length = min(int.from_bytes(tail[:4], "little"), _LONGEST_FOOTER, max(0, size - _TAIL))
-        file.seek(size - len(tail) - length)
-        return zlib.crc32(file.read(length + len(tail)), size & 0xFFFFFFFF)
-
-
-def read_footer(path: str) -> bytes:
-    """The footer of a Parquet file, without its length and the mark at the end."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(size - 8, 0))
-        tail = file.read(8)
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != b"PAR1" or length > size - 12:
-            raise ValueError("no Parquet footer")
-        file.seek(size - 8 - length)
-        return file.read(length)
-
-
-def footer_checksum(path: str) -> int:
-    """A checksum over the footer of a Parquet file and its size: its row groups, their places and statistics."""
-    status = os.stat(path)
-    return _checksum_of(path, status.st_size, status.st_mtime_ns, status.st_ino)

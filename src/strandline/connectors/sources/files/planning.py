@@ -32,16 +32,10 @@ from strandline.connectors.sources.files.content import (
     open_content,
     without_compression,
 )
-from strandline.connectors.sources.files.parquet import (
-    READ_ERRORS,
-    column_names,
-    column_types,
-    footer_checksum,
-    read_footer,
-)
+from strandline.connectors.sources.files.footers import RowGroup, footer_checksum, read_row_groups_of
+from strandline.connectors.sources.files.parquet import READ_ERRORS, column_names, column_types
 from strandline.connectors.sources.files.records import split, too_long
 from strandline.connectors.sources.files.units import FileUnit
-from strandline.connectors.thrift import Struct, read_struct
 from strandline.logical.catalog import BaseStream
 
 TEXT_UNIT_BYTES = 4 * 2**20  # so small that the units of a batch can be divided among tasks
@@ -172,12 +166,6 @@ def plan_file(file: InputFile, path: str, options: FileOptions, final: bool, set
 
 # Parquet
 
-# Fields of the footer, by structure.
-_FILE_ROW_GROUPS: Final = 4
-_GROUP_COLUMNS, _GROUP_ROWS = 1, 3
-_CHUNK_METADATA: Final = 3
-_COLUMN_PATH, _COLUMN_SIZE, _COLUMN_DATA, _COLUMN_DICTIONARY = 3, 7, 9, 11
-
 
 def _plan_parquet(file: InputFile, path: str, stream: BaseStream) -> Iterator[FileUnit]:
     with pq.ParquetFile(path) as parquet:
@@ -214,29 +202,20 @@ def declared_paths(stream: BaseStream) -> set[str]:
 
 
 def read_group_sizes(path: str, declared: set[str], size: int) -> list[tuple[int, str | None]]:
-    """Rows of each row group by the footer, and the problem of the group. It is parsed here: Arrow aborts the process
-    over some damaged fields."""
-    try:
-        footer = read_struct(read_footer(path))
-        return [_group_of(group, declared, size) for group in footer[_FILE_ROW_GROUPS].items]
-    except (KeyError, TypeError, AttributeError):
-        raise ValueError("the footer of the file is damaged") from None
+    """Rows of each row group by the footer, and the problem of the group."""
+    return [(group.rows, _problem_of(group, declared, size)) for group in read_row_groups_of(path)]
 
 
-def _group_of(group: Struct, declared: set[str], size: int) -> tuple[int, str | None]:
-    """Rows of a row group, and the problem of its footer: libraries trust it, and abort or allocate all memory."""
-    rows = group[_GROUP_ROWS]
-    if not 0 <= rows <= MOST_ROWS_OF_GROUP:
-        return rows, f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
-    for chunk in group[_GROUP_COLUMNS].items:
-        column = chunk[_CHUNK_METADATA]
-        path = b".".join(column[_COLUMN_PATH].items).decode()
-        if path in declared or path.partition(".")[0] in declared:
-            dictionary = column[_COLUMN_DICTIONARY] if _COLUMN_DICTIONARY in column.fields else 0
-            begin, length = dictionary or column[_COLUMN_DATA], column[_COLUMN_SIZE]
-            if begin < 0 or length < 0 or begin + length > size:
-                return rows, f"the pages of column {path} lie outside of the file"
-    return rows, None
+def _problem_of(group: RowGroup, declared: set[str], size: int) -> str | None:
+    """What is wrong with a row group in the footer: libraries trust it, and abort or allocate all memory."""
+    if not 0 <= group.rows <= MOST_ROWS_OF_GROUP:
+        return f"at most {MOST_ROWS_OF_GROUP:,} rows are read at once"
+    for chunk in group.columns:
+        if not {chunk.path, chunk.path.partition(".")[0]}.isdisjoint(declared) and not (
+            chunk.begin >= 0 and chunk.length >= 0 and chunk.begin + chunk.length <= size
+        ):
+            return f"the pages of column {chunk.path} lie outside of the file"
+    return None
 
 
 def _column_problem(stream: BaseStream, names: Counter[str]) -> str | None:
