@@ -21,6 +21,7 @@ from strandline.apps.bench.generated_streams import bind_over
 from strandline.apps.bench.measure import Figures, measured
 from strandline.apps.console import print_table
 from strandline.connectors.sinks import Callback
+from strandline.core.errors import QueryError
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.statements import BoundQuery
@@ -71,8 +72,10 @@ class Deliveries:
 
     def batches(self) -> list[float]:
         """Seconds of each."""
-        times = [*self.times]
-        return [later - earlier for earlier, later in itertools.pairwise(times)]
+        lengths = [later - earlier for earlier, later in itertools.pairwise([*self.times])]
+        if not lengths:
+            raise QueryError("no batch had results while they were counted", code="bench-run", hint="more --seconds")
+        return lengths
 
 
 def query_texts(windows: int, selections: int) -> list[str]:
