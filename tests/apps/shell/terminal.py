@@ -73,11 +73,26 @@ class Terminal:
         deadline = time.monotonic() + seconds
         while self.pump():
             assert time.monotonic() < deadline, f"it does not end; the screen is\n{self.text()}"
+        self._wait(seconds)  # it has closed its terminal, and ends: a signal now would change its exit code
         self.child.close()
         return int(self.child.exitstatus if self.child.exitstatus is not None else -1)
 
     def close(self) -> None:
+        if not self.child.closed and self.child.isalive():
+            self.child.kill(signal.SIGHUP)
+            if not self._wait(1.0):
+                self.child.kill(signal.SIGKILL)
+                self._wait(60.0)
         self.child.close(force=True)
+
+    def _wait(self, seconds: float) -> bool:
+        """Whether the program ends within a time."""
+        deadline = time.monotonic() + seconds
+        while alive := self.child.isalive():
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.02)
+        return not alive
 
 
 class _Screen(pyte.Screen):

@@ -71,6 +71,13 @@ def wait_for(condition: object, seconds: float = 90.0) -> None:
         time.sleep(0.05)
 
 
+def is_stoppable(process: int) -> bool:
+    """Whether a process has a handler for SIGTERM: the command has begun."""
+    status = Path(f"/proc/{process}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> signal.SIGTERM - 1 & 1)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.skipif(installed() is None, reason="no PostgreSQL server")
 def test_no_server_is_left_behind(short_tmp: Path, number: signal.Signals) -> None:
@@ -93,7 +100,8 @@ def test_no_server_is_left_behind(short_tmp: Path, number: signal.Signals) -> No
 def test_a_comparison_is_interrupted(tmp_path: Path, number: signal.Signals) -> None:
     process = start(tmp_path, HEAVY)
     try:
-        time.sleep(12.0)
+        wait_for(lambda: process.poll() is not None or is_stoppable(process.pid))
+        time.sleep(8.0)
         if process.poll() is not None:
             pytest.skip("the comparison took no time")
         for _ in range(2 if number == signal.SIGINT else 1):  # the first Ctrl-C may only end the input of the query
