@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pytest
 
 import strandline as sl
@@ -184,6 +185,38 @@ def test_values_that_must_be_there_and_defaults_from_python(database: Database) 
     assert code_of(database, "INSERT INTO n VALUES (1, nullif(1, 1), 'y') ON CONFLICT DO NOTHING") == "null-value"
     assert code_of(database, "INSERT INTO n SELECT k, nullif(a, 2), b FROM n ON CONFLICT DO NOTHING") == "null-value"
     assert rows(database, "SELECT k, a FROM n ORDER BY k") == [(1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("form", ["polars", "arrow", "batch", "pandas"])
+def test_frames_may_leave_out_columns_that_have_a_value_without_them(database: Database, form: str) -> None:
+    database.sql("""CREATE TABLE n (k INT PRIMARY KEY, a INT NOT NULL, b VARCHAR NOT NULL DEFAULT 'x', m DECIMAL(6, 2)
+                    DEFAULT 1.50, d DATE DEFAULT '2024-01-02', w VARCHAR)""")
+
+    def frame(**columns: list[Any]) -> Any:
+        table = pa.table(columns)
+        forms = {"polars": pl.from_arrow, "pandas": pa.Table.to_pandas, "batch": lambda each: each.to_batches()[0]}
+        return forms.get(form, lambda each: each)(table)
+
+    table = database.table("n")
+    assert table.insert(frame(a=[1, 2], k=[1, 2])).inserted == 2
+    assert table.insert(frame(w=["w"], k=[3], m=[Decimal("2.00")], a=[3])).inserted == 1
+    others = ("x", Decimal("1.50"), date(2024, 1, 2))
+    assert rows(database, "SELECT k, a, b, m, d, w FROM n ORDER BY k") == [
+        (1, 1, *others, None),
+        (2, 2, *others, None),
+        (3, 3, "x", Decimal("2.00"), date(2024, 1, 2), "w"),
+    ]
+    refused = (
+        (table.insert, {"k": [4]}, "missing columns: a"),  # NOT NULL, and without a default
+        (table.insert, {"a": [4], "key": [4]}, "missing columns: k; unknown columns: key"),
+        (table.upsert, {"k": [1], "a": [9]}, "missing columns: b, m, d, w"),  # they would lose what they have
+        (table.replace, {"k": [1], "a": [9], "b": ["y"]}, "missing columns: m, d, w"),
+    )
+    for change, columns, message in refused:
+        with pytest.raises(StrandlineError) as caught:
+            change(frame(**columns))
+        assert caught.value.code == "unfit-rows" and message in caught.value.message
+    assert len(table) == 3
 
 
 def test_a_table_of_a_query_is_filled_once(tmp_path: Path) -> None:

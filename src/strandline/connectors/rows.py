@@ -9,13 +9,25 @@ import polars as pl
 import pyarrow as pa
 
 from strandline.core.errors import SourceError
+from strandline.logical.expressions import Value
 
 
-def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError]) -> pa.Table:
+def to_table(
+    rows: Any,
+    names: Sequence[str],
+    unfit: Callable[[str], SourceError],
+    defaults: Mapping[str, Value] | None = None,
+    *,
+    is_partial: bool = False,
+) -> pa.Table:
     """Convert rows to a table with the given columns, in their order; `unfit` makes the error for others.
 
-    Types are not checked here: values are converted to the declared ones where the rows are used.
+    What a dict leaves out has its default, or is NULL. A frame has all columns, or all but some of those with
+    `defaults` if it `is_partial`. Types are not checked here: values are converted to the declared ones where the rows
+    are used.
     """
+    defaults = defaults or {}
+    optional = defaults if is_partial else {}
     match rows:
         case pa.Table():
             table = rows
@@ -24,11 +36,11 @@ def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError
         case pl.DataFrame():
             table = rows.to_arrow()
         case Mapping():
-            return to_table([rows], names, unfit)
+            return to_table([rows], names, unfit, defaults)
         case [Mapping(), *_] if all(isinstance(row, Mapping) for row in rows):
             if others := {name for row in rows for name in row} - set(names):
                 raise unfit(f"unknown columns: {', '.join(sorted(others))}")
-            table = _of_columns({name: [row.get(name) for row in rows] for name in names})
+            table = _of_columns({name: [row.get(name, defaults.get(name)) for row in rows] for name in names})
         case _ if hasattr(rows, "__dataframe__"):  # pandas and its relatives
             table = _of_dataframe(rows, unfit)
         case [*_]:
@@ -39,9 +51,14 @@ def to_table(rows: Any, names: Sequence[str], unfit: Callable[[str], SourceError
         case _:
             raise unfit(f"a value of type {type(rows).__name__} is not a table")
     missing = [name for name in names if name not in table.column_names]
-    unknown = [name for name in table.column_names if name not in names]
-    if missing or unknown:
-        raise unfit(f"{'missing' if missing else 'unknown'} columns: {', '.join(missing or unknown)}")
+    columns = {
+        "missing": [name for name in missing if name not in optional],
+        "unknown": [name for name in table.column_names if name not in names],
+    }
+    if any(columns.values()):
+        raise unfit("; ".join(f"{what} columns: {', '.join(some)}" for what, some in columns.items() if some))
+    for name in missing:
+        table = table.append_column(name, pa.repeat(optional[name], table.num_rows))
     return table.select(names)
 
 

@@ -270,12 +270,13 @@ class TableHandle:
 
     @checked()
     def insert(self, rows: Any, *, at: Moment | None = None) -> CommittedChange:
-        """Insert rows: a table of Arrow, Polars or pandas, tuples or dicts; at a given time, or by the clock."""
-        return self._commit(InsertRows(conform_rows(self._table, rows)), at)
+        """Insert rows: a table of Arrow, Polars or pandas, tuples or dicts; at a given time, or by the clock. Columns
+        that such a table leaves out have their DEFAULT, or NULL."""
+        return self._commit(InsertRows(conform_rows(self._table, rows, is_partial=True)), at)
 
     @checked()
     def upsert(self, rows: Any, *, at: Moment | None = None) -> CommittedChange:
-        """Insert rows; those whose key the table has replace its row."""
+        """Insert rows with all columns; those whose key the table has replace its row."""
         self._require_key("upsert")
         return self._commit(InsertRows(conform_rows(self._table, rows), "update"), at)
 

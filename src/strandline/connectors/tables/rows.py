@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -24,15 +24,15 @@ def has_schema(frame: pl.DataFrame, schema: dict[str, pl.DataType]) -> bool:
     return frame.columns == list(schema) and frame.dtypes == list(schema.values())
 
 
-def conform_rows(table: Table, rows: Any) -> pl.DataFrame:
+def conform_rows(table: Table, rows: Any, *, is_partial: bool = False) -> pl.DataFrame:
     """Rows of Python, Arrow, Polars or pandas with the columns of a table in their declared types; an error if a value
-    does not convert: a statement is there as a whole or not at all. What a dict leaves out has its default."""
+    does not convert: a statement is there as a whole or not at all. What a dict leaves out has its default, or is NULL;
+    so has what a frame leaves out that `is_partial`."""
     schema = payload_schema(table)
     if isinstance(rows, pl.DataFrame) and has_schema(rows, schema) and table.kind != "temporal":
         return rows
-    if table.defaults:
-        rows = _with_defaults(rows, table.defaults)
-    arrow = to_table(rows, list(schema), lambda what: errors.unfit_rows(table, what))
+    unfit = partial(errors.unfit_rows, table)
+    arrow = to_table(rows, list(schema), unfit, default_values(table), is_partial=is_partial)
     chunk = conform(pl.DataFrame(arrow), table.input, f"rows of {table.name}", 1)
     if chunk.rejected.height:
         first = chunk.rejected.row(0, named=True)
@@ -40,13 +40,11 @@ def conform_rows(table: Table, rows: Any) -> pl.DataFrame:
     return chunk.rows.select(list(schema))
 
 
-def _with_defaults(rows: Any, defaults: Mapping[str, Value]) -> Any:
-    match rows:
-        case Mapping():
-            return {**defaults, **rows}
-        case [Mapping(), *_]:
-            return [{**defaults, **row} if isinstance(row, Mapping) else row for row in rows]
-    return rows
+def default_values(table: Table) -> dict[str, Value]:
+    """The values of columns that an insertion may leave out: their defaults, or NULL where that may be."""
+    needed = {*table.key, *table.required}
+    values = {name: table.defaults.get(name) for name, _ in table.columns}
+    return {name: value for name, value in values.items() if value is not None or name not in needed}
 
 
 def conform_keys(table: Table, keys: pl.DataFrame) -> pl.DataFrame:
