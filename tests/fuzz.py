@@ -189,10 +189,10 @@ def normalised(plan: str) -> str:
 def script(asked: Question, streams: Iterable[Recorded]) -> str:
     """The question as a script of its own, which `strandline verify` takes, once it has `user_functions.py`."""
     declared: list[str] = []
-    tables = {drawn.name: drawn.table for drawn in asked.tables}
+    tables = {drawn.name: drawn for drawn in asked.tables}
     for each in streams:
-        if each.stream.name in tables:
-            declared += table_script(tables[each.stream.name], each)
+        if (drawn := tables.get(each.stream.name)) is not None:
+            declared += [f"{drawn.statements[0]};"] if drawn.table.source else table_script(drawn.table, each)
             continue
         columns = ", ".join(f"{name} {kind}" for name, kind in each.stream.columns)
         shown = each.rows.select([name for name, _ in each.stream.columns]).rows()

@@ -212,6 +212,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "granules",
         "NOT NULL",
         "a value by default",
+        "fed",
+        "fed with operations",
+        "fed late",
     ),
     "cuts": ("one row per batch", "all in one", "at random", "inside a tie", "several buckets"),
 }
@@ -615,7 +618,12 @@ def _table(drawn: DrawnTable) -> Iterator[str]:
     names = [name for name, _ in table.columns]
     if log.filter(pl.col(UNTIL) == OPEN).select(names).is_duplicated().any():
         yield "equal rows"
-    given = [text.rpartition(" AT TIMESTAMP ")[1] != "" for text in drawn.statements]
+    if table.source is not None:
+        yield "fed"
+        yield from ("fed with operations",) if table.changes is not None else ()
+        yield from ("fed late",) if drawn.late else ()
+    is_dated = changes and table.time_column is not None
+    given = [is_dated or text.rpartition(" AT TIMESTAMP ")[1] != "" for text in drawn.statements]
     if any(given):
         yield "given times"
     if not all(given):

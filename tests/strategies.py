@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TypedDict
 
 import user_functions as users
 from random_streams import stream
@@ -26,6 +27,7 @@ from strandline.sql.binder.create_function import with_definitions
 from strandline.sql.parser.statements import parse
 from stream_forms import FORMS, StreamForms
 from support import DOMAIN, Arrivals
+from table_feeds import draw_fed_table
 from table_logs import DrawnTable, draw_table
 from vocabulary import CALLS, FAMILY, LETTERS, LITERALS, NUMBERS, PATTERNS, PERIODS, SET_OPERATORS, Field, Fields
 
@@ -672,8 +674,18 @@ def question(dice: Random, with_tables: bool | None = False, forms: Sequence[str
             return Question(tuple(streams), text, tables)
 
 
+class _Declared(TypedDict):
+    """What tables of both kinds are declared with."""
+
+    key: tuple[str, ...]
+    kind: TableKind
+    retroactive: bool
+    required: tuple[str, ...]
+
+
 def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
-    """One table or two: bags and keyed ones, retroactive or not, now and then constant or temporal."""
+    """One table or two: bags and keyed ones, retroactive or not, now and then constant or temporal; changed by
+    statements or by a source."""
     tables = []
     for number in range(dice.randint(1, 2)):
         letters = dice.sample("ibmsoyd", dice.randint(1, 3))
@@ -688,18 +700,11 @@ def some_tables(dice: Random) -> tuple[DrawnTable, ...]:
         if kind == "temporal":
             period, of_time = dice.choice(PERIODS)
             columns |= dict.fromkeys(period, of_time)
-        drawn = draw_table(
-            dice,
-            f"r{number}",
-            columns,
-            key=key,
-            kind=kind,
-            retroactive=retroactive,
-            period=period,
-            required=required,
-            defaults=defaults,
-        )
-        tables.append(drawn)
+        name, declared = f"r{number}", _Declared(key=key, kind=kind, retroactive=retroactive, required=required)
+        if dice.random() < 0.3:
+            tables.append(draw_fed_table(dice, name, columns, **declared, period=period))
+        else:
+            tables.append(draw_table(dice, name, columns, **declared, period=period, defaults=defaults))
     return tuple(tables)
 
 

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 from random import Random
@@ -43,13 +43,16 @@ from support import DOMAIN, Answer, Arrivals, Cuts, MemorySource, elements_of, f
 @dataclass(frozen=True)
 class DrawnTable:
     """A table and its log. `base` is where it ends when a query begins, `reaches` how much of it each batch finds, and
-    `statements` are those that were executed."""
+    `statements` are those that were executed. Of a table with a feed `fed` has the elements by the definition, all that
+    its rows say, and `late` is the number of changes that came after their watermark."""
 
     table: Table
     log: pl.DataFrame
     base: int
     reaches: tuple[int, ...]
     statements: tuple[str, ...]
+    fed: pl.DataFrame | None = field(default=None, compare=False)
+    late: int = 0
 
     @property
     def name(self) -> str:
@@ -66,7 +69,10 @@ class DrawnTable:
         return self.log.select(at).to_series().to_list()
 
     def recorded(self, end: int) -> Recorded:
-        """What the table means for a query that has read its log up to a position."""
+        """What the table means for a query that has read its log up to a position: of a feed that it has read whole,
+        what the definition says; else what the log says."""
+        if self.fed is not None and end == self.log.height:
+            return Recorded(self.table.input, self.fed)
         return record_table(self.table, self.log.head(end), self.base)
 
     def elements(self, end: int) -> tuple[Element, ...]:

@@ -7,15 +7,18 @@ from itertools import accumulate
 from random import Random
 
 import polars as pl
+import pytest
 
+from strandline.apps.verify.record import record_table
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE
 from strandline.core.temporal import ALWAYS, OPEN, Instant
 from strandline.core.types import BIGINT, INT, VARCHAR, Column, Type
-from strandline.logical.catalog import Catalog, Table
+from strandline.logical.catalog import Catalog, Table, TableKind
 from strandline.runtime.kernels.batch import FROM, UNTIL, frame_schema
 from strandline.sql.binder.binder import bind_query
 from strandline.sql.parser.statements import parse_one
 from support import Cuts, arrange, assert_exact
+from table_feeds import draw_fed_table
 from table_logs import DrawnTable, run_with_tables
 
 COLUMNS: dict[str, Type] = {"k": INT, "v": VARCHAR}
@@ -135,6 +138,24 @@ def check(seed: int) -> int:
 
 def test_plans_with_tables_are_exact() -> None:
     assert sum(check(seed) for seed in range(160)) > 3000
+
+
+@pytest.mark.parametrize("kind", ["changing", "constant", "temporal"])
+def test_a_feed_writes_what_its_rows_say(kind: TableKind) -> None:
+    drawn = [draw_fed(Random(seed), kind) for seed in range(12 if kind == "changing" else 5)]
+    for table in drawn:
+        assert table.fed is not None
+        logged = record_table(table.table, table.log, table.base).rows.select(table.fed.columns)
+        assert sorted(map(repr, logged.rows())) == sorted(map(repr, table.fed.rows())), table.statements
+    assert sum(table.fed.height for table in drawn if table.fed is not None) > 2 * len(drawn)
+    assert kind != "changing" or any(table.late for table in drawn)
+
+
+def draw_fed(dice: Random, kind: TableKind) -> DrawnTable:
+    key = ("k",) if kind != "temporal" and dice.random() < 0.5 else ()
+    period = ("since", "till") if kind == "temporal" else (None, None)
+    columns: dict[str, Type] = COLUMNS | {name: BIGINT for name in period if name is not None}
+    return draw_fed_table(dice, "t", columns, key=key, kind=kind, period=period)
 
 
 if __name__ == "__main__":
