@@ -16,8 +16,10 @@ import strandline as sl
 from strandline.connectors.tables.store import TableStore
 from strandline.core.errors import ArgumentError, StrandlineError
 from strandline.core.table import TextTable
-from strandline.core.temporal import instant
+from strandline.core.temporal import DAY, instant
+from strandline.core.types import INT, VARCHAR
 from strandline.database.database import Database
+from strandline.logical.catalog import Table
 
 TABLES = """
 CREATE TABLE t (k INT, d DATE, ts TIMESTAMP, m DECIMAL(6, 2), w VARCHAR, PRIMARY KEY (k));
@@ -227,6 +229,34 @@ def test_a_table_of_a_query_is_filled_once(tmp_path: Path) -> None:
     with sl.connect(engine="local", checkpoint=tmp_path) as database:
         database.sql(script)
         assert rows(database, "SELECT n FROM u") == [(0,)]
+
+
+def test_a_table_of_a_query_has_what_other_tables_have(database: Database) -> None:
+    database.sql("CREATE TABLE u PRIMARY KEY (k) NON RETROACTIVE KEEP 1 DAY AS SELECT k, w FROM t")
+    declared = database.catalog.get("u")
+    assert isinstance(declared, Table) and declared.key == ("k",) and declared.keep_us == DAY
+    assert not declared.retroactive and declared.columns == (("k", INT), ("w", VARCHAR))
+    database.sql("INSERT INTO u VALUES (1, 'new') ON CONFLICT DO UPDATE SET w = excluded.w")
+    assert rows(database, "SELECT k, w FROM u ORDER BY k") == [(1, "new"), (2, None), (3, "a")]
+    database.sql("CREATE TABLE v (n PRIMARY KEY, x NOT NULL DEFAULT 'x') AS SELECT k, w FROM t WHERE w IS NOT NULL")
+    database.sql("INSERT INTO v (n) VALUES (9)")
+    assert rows(database, "SELECT n, x FROM v ORDER BY n") == [(1, "b"), (3, "a"), (9, "x")]
+    for text, code in (
+        ("CREATE TABLE y PRIMARY KEY (one) AS SELECT 1 AS one FROM t", "duplicate-key"),
+        ("CREATE TABLE y PRIMARY KEY (w) AS SELECT w FROM t", "null-key"),
+        ("CREATE TABLE y (w NOT NULL) AS SELECT w FROM t", "null-value"),
+    ):
+        assert code_of(database, text) == code
+    assert "y" not in database.catalog  # all or nothing
+
+
+def test_a_query_makes_a_temporal_table(database: Database) -> None:
+    database.sql("""CREATE TABLE rates (k, a, b) VALID FROM a UNTIL b AS
+                    SELECT k, TIMESTAMP '1970-01-01', TIMESTAMP '1970-01-01 00:00:01' FROM t WHERE k < 3""")
+    query = database.sql("SELECT s.k, r.a FROM s JOIN rates r ON s.k = r.k")
+    assert query.await_end(60) and query.results().num_rows == 1
+    assert rows(database, "SELECT k FROM rates AT TIMESTAMP '1970-01-01 00:00:00.5' ORDER BY k") == [(1,), (2,)]
+    assert rows(database, "SELECT k FROM rates AT TIMESTAMP '1970-01-01 00:00:01'") == []
 
 
 def test_the_history_between_two_instants(database: Database) -> None:

@@ -69,9 +69,9 @@ def take(statement: ast.Statement, catalog: Catalog) -> BoundChange | Plan | Non
         case ast.CreateMaterializedView(name):
             catalog.add(bind_materialized_view(statement, catalog), name.span)
         case ast.CreateStream():
-            catalog.add(bind_create_stream(statement))
+            catalog.add(bind_create_stream(statement), statement.name.span)
         case ast.CreateView():
-            catalog.add(bind_view(statement, catalog))
+            catalog.add(bind_view(statement, catalog), statement.name.span)
         case ast.Insert() | ast.Update() | ast.Delete() | ast.Merge() | ast.Truncate():
             return bind_change(statement, catalog)
         case _ if isinstance(statement, ast.Query):

@@ -41,11 +41,21 @@ class CreateTable(Node):
 
 @dataclass(frozen=True, slots=True)
 class CreateTableAs(Node):
-    """`CREATE TABLE [IF NOT EXISTS] name [(columns)] AS query`: the result now, as a table that statements change."""
+    """`CREATE TABLE [IF NOT EXISTS] name [(columns)] [clauses] AS query`: the result now, as a table that statements
+    change. Its columns have the types of the query; the rest is as in CreateTable."""
 
     name: Identifier
     columns: tuple[Identifier, ...]
     query: Query
+    key: tuple[Identifier, ...] = ()
+    required: tuple[Identifier, ...] = ()
+    defaults: tuple[SetItem, ...] = ()
+    time_column: Identifier | None = None
+    end_column: Identifier | None = None
+    constant: bool = False
+    retroactive: bool | None = None
+    keep: Duration | None = None
+    hints: tuple[Hint, ...] = ()
     if_not_exists: bool = False
     replace: bool = False
 

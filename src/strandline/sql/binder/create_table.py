@@ -62,6 +62,30 @@ def bind_create_table(statement: ast.CreateTable, source_schema: SourceSchema | 
     return replace(table, defaults=_bind_defaults(statement, declared, table))
 
 
+def bind_filled_table(statement: ast.CreateTableAs, columns: Columns) -> Table:
+    """The table that CREATE TABLE … AS declares, whose query has these columns."""
+    span = statement.query.span
+    definitions = (
+        ast.ColumnDefinition(ast.Identifier(name, span=span), ast.TypeName(kind, span=span), span=span)
+        for name, kind in columns
+    )
+    declared = ast.CreateTable(
+        statement.name,
+        tuple(definitions),
+        statement.key,
+        statement.required,
+        statement.defaults,
+        time_column=statement.time_column,
+        end_column=statement.end_column,
+        constant=statement.constant,
+        retroactive=statement.retroactive,
+        keep=statement.keep,
+        hints=statement.hints,
+        span=statement.span,
+    )
+    return bind_create_table(declared)
+
+
 def _bind_disorder(statement: ast.CreateTable, time_column: str | None, source_schema: SourceSchema | None) -> int:
     if statement.within is not None:
         return statement.within.microseconds

@@ -24,6 +24,7 @@ from strandline.sql.binder.assignments import Assignment, StatementScalars, assi
 from strandline.sql.binder.binder import Binder, bind_reading
 from strandline.sql.binder.clock import read_clock
 from strandline.sql.binder.create_function import with_definitions
+from strandline.sql.binder.create_table import bind_filled_table
 from strandline.sql.binder.declared_columns import DeclaredColumns
 from strandline.sql.binder.expressions import Operand, call
 from strandline.sql.binder.from_clause import bind_table
@@ -151,7 +152,7 @@ def bind_create_table_as(statement: ast.CreateTableAs, catalog: Catalog) -> Boun
     plan, reads = bind_reading(query, catalog, stored=True)
     plan = with_names(plan, statement.columns, f'table "{name}"')
     columns = tuple(Column(column.name, column.name, column.type) for column in schema(plan))
-    table = Table(name, tuple((column.name, column.type) for column in columns))
+    table = bind_filled_table(statement, tuple((column.name, column.type) for column in columns))
     values = tuple(Assignment(column.name, ColumnRef(column.id, column.type)) for column in columns)
     return BoundInsert(table, None, BoundSource(plan, reads, columns, query), values)
 

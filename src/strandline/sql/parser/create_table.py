@@ -29,6 +29,7 @@ _CONSTRAINTS: Final = {
 }
 
 
+_AFTER_NAME: Final = (",", ")", "PRIMARY", "NOT", "DEFAULT")  # a column without a type
 _CONSTRAINT_KINDS: Final = ("PRIMARY", "UNIQUE", "CHECK", "FOREIGN", "NOT")  # after CONSTRAINT and its name
 
 
@@ -36,24 +37,44 @@ def parse_create_table(tokens: TokenStream, start: Token) -> ast.CreateTable | a
     """`[IF NOT EXISTS] name …`, after CREATE TABLE."""
     if_not_exists = tokens.accept("IF", "NOT", "EXISTS")
     name = parse_new_name(tokens, "table")
-    if tokens.sees("AS") or _sees_names_only(tokens):
-        columns = parse_column_names(tokens)
-        query = parse_as_query(tokens, _TABLE_HINT)
-        return ast.CreateTableAs(name, columns, query, if_not_exists, span=tokens.since(start))
     definitions = _Definitions()
-    if not tokens.sees("SOURCE"):
+    if not tokens.sees_any(("SOURCE", "AS", "PRIMARY", *_CLAUSES)):
         tokens.parse_enclosed_list(definitions.parse, _TABLE_HINT)
+    if tokens.sees("PRIMARY", "KEY"):
+        definitions.parse(tokens)
     clauses = _parse_clauses(tokens)
-    return ast.CreateTable(
-        name,
-        tuple(definitions.columns),
-        tuple(definitions.key),
-        tuple(definitions.required),
-        tuple(definitions.defaults),
-        if_not_exists=if_not_exists,
-        **clauses,
-        span=tokens.since(start),
-    )
+    clauses |= {field: tuple(getattr(definitions, field)) for field in ("key", "required", "defaults")}
+    if tokens.sees("AS") or definitions.names:
+        query = parse_as_query(tokens, _TABLE_HINT)
+        _refuse_beside_query(definitions, clauses)
+        _parse_after_query(tokens)
+        names = tuple(definitions.names)
+        return ast.CreateTableAs(name, names, query, if_not_exists=if_not_exists, **clauses, span=tokens.since(start))
+    columns = tuple(definitions.columns)
+    return ast.CreateTable(name, columns, if_not_exists=if_not_exists, **clauses, span=tokens.since(start))
+
+
+def _refuse_beside_query(definitions: _Definitions, clauses: dict[str, Any]) -> None:
+    """Refuse what says where else the columns or the rows come from."""
+    if definitions.columns:
+        hint = "Leave the types out, or write a CAST in the SELECT: CREATE TABLE name (a, b) AS SELECT …."
+        raise definitions.columns[0].type.error("columns of AS SELECT have the types of the query", "syntax", hint)
+    for word, node in (("SOURCE", clauses.get("source")), ("CHANGES IN", clauses.get("changes"))):
+        if node is not None:
+            hint = "Remove one of them: the rows come from the query."
+            raise node.error(f"{word} and AS SELECT exclude each other", "conflicting-clauses", hint)
+
+
+def _parse_after_query(tokens: TokenStream) -> None:
+    """`WITH DATA`, which is what AS means, or nothing."""
+    if tokens.sees("PRIMARY", "KEY"):
+        raise tokens.unexpected(
+            "the end of the statement", "Write it before AS: CREATE TABLE name PRIMARY KEY (a) AS …."
+        )
+    if tokens.sees("WITH", "NO", "DATA"):
+        hint = "Declare the columns: CREATE TABLE name (column TYPE, …)."
+        raise tokens.unsupported("WITH NO DATA", hint)
+    tokens.accept("WITH", "DATA")
 
 
 def parse_create_materialized_view(tokens: TokenStream, start: Token) -> ast.CreateMaterializedView:
@@ -67,15 +88,11 @@ def parse_create_materialized_view(tokens: TokenStream, start: Token) -> ast.Cre
     return ast.CreateMaterializedView(name, columns, query, keep, if_not_exists, span=tokens.since(start))
 
 
-def _sees_names_only(tokens: TokenStream) -> bool:
-    """Whether a list in parentheses here has names without types, as before AS."""
-    return tokens.sees("(") and tokens.sees_name(1) and tokens.peek(2).keyword in (",", ")")
-
-
 class _Definitions:
-    """The columns of a table and their constraints, read one by one."""
+    """The columns of a table and their constraints, read one by one. Before AS they are `names` without types."""
 
     def __init__(self) -> None:
+        self.names: list[ast.Identifier] = []
         self.columns: list[ast.ColumnDefinition] = []
         self.key: list[ast.Identifier] = []
         self.required: list[ast.Identifier] = []
@@ -90,19 +107,27 @@ class _Definitions:
         _refuse_constraint(tokens, followed_by=("(", "KEY"))
         if tokens.sees("CONSTRAINT") and tokens.peek(2).keyword in _CONSTRAINT_KINDS:
             raise tokens.unsupported("CONSTRAINT in CREATE TABLE", _CONSTRAINTS["CONSTRAINT"])
-        column = connectors.parse_column_definition(tokens)
-        self.columns.append(column)
+        name = self._parse_column(tokens)
         while True:
             if tokens.sees("PRIMARY", "KEY"):
                 self._start_key(tokens)
-                self.key.append(column.name)
+                self.key.append(name)
             elif tokens.accept("NOT", "NULL"):
-                self.required.append(column.name)
+                self.required.append(name)
             elif tokens.sees("DEFAULT"):
-                self._parse_default(tokens, column.name)
+                self._parse_default(tokens, name)
             elif not tokens.accept("NULL"):  # what a column may be anyway
                 _refuse_constraint(tokens)
                 return
+
+    def _parse_column(self, tokens: TokenStream) -> ast.Identifier:
+        """`column TYPE`, or a name alone in a list of such."""
+        if tokens.sees_name() and tokens.peek().keyword in _AFTER_NAME and not self.columns:
+            self.names.append(tokens.expect_name("a column name"))
+            return self.names[-1]
+        column = connectors.parse_column_definition(tokens)
+        self.columns.append(column)
+        return column.name
 
     def _parse_default(self, tokens: TokenStream, column: ast.Identifier) -> None:
         """`DEFAULT value`."""

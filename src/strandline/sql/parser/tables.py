@@ -40,6 +40,7 @@ _AFTER_TABLE: Final = (
     ("STARTING", "EARLIEST"),
     ("AT", "TIMESTAMP"),
     ("FOR", "SYSTEM_TIME"),
+    ("PRIMARY", "KEY"),
 )
 
 
