@@ -9,13 +9,16 @@ A condition `y - x <= c` is an edge of a graph over the time columns; the shorte
 all conditions together. Two streams belong together if paths in both directions are finite. The conditions are those
 of ON and WHERE that are combined by AND, and those within EXISTS and NOT EXISTS in WHERE: semi and anti joins.
 
+Rows are kept longer where what they are in lasts: an aggregate, DISTINCT or EXISTS. Where a row is in the result
+because no other one comes, as in an anti or outer join, it is read when that is known: `delayed_rows.py`.
+
 A stream between the bounds of finished windows has the window of these: `finished_windows.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, TypeAlias
 
@@ -23,7 +26,9 @@ from strandline.logical.properties.instant_columns import instant_columns
 from strandline.logical.schema import schema
 from strandline.sql import ast
 from strandline.sql.binder.asof_joins import conjuncts_of, time_column_of
+from strandline.sql.binder.delayed_rows import Delay, Parts, Role, delayed, find_delay, find_open, find_roles
 from strandline.sql.binder.finished_windows import FinishedWindow, WindowJoins, bound_of, find_finished_window
+from strandline.sql.binder.grouping import is_grouping
 from strandline.sql.binder.names import DerivedWindow, Names
 from strandline.sql.parser.literals import MAX_DURATION_US
 
@@ -36,7 +41,7 @@ _MIRRORED: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 class _Time:
     """An entry of FROM without a window, and its time columns."""
 
-    entry: Entry
+    entry: ast.StreamTable | ast.QueryTable
     columns: frozenset[str]  # lower-case names of the columns that hold the instant
 
 
@@ -85,6 +90,7 @@ class _Bounds:
         self.times: dict[int, _Time] = {}
         self.upper: dict[tuple[int, int], float] = {}
         self.joins = WindowJoins()
+        self.parts = Parts()
 
     def add(self, x: _Time, y: _Time, most: int) -> None:
         key = (id(x.entry), id(y.entry))
@@ -112,6 +118,14 @@ class _Bounds:
                 found[x] = min(max(int(reach), 0) + 1, MAX_DURATION_US)
         return found
 
+    def hold(self, lengths: Mapping[int, int], entries: Collection[int]) -> dict[int, int]:
+        """The same, with some entries kept until the rows that they match have left."""
+        held = dict(lengths)
+        for y in held.keys() & entries:
+            ends = (self.upper[y, x] + lengths[x] for x in lengths if x != y and (y, x) in self.upper)
+            held[y] = min(max(held[y], *map(int, ends)), MAX_DURATION_US)
+        return held
+
 
 def with_join_windows(select: ast.Select, names: Names) -> ast.Select:
     """The SELECT with the windows that follow from its conditions; `names` remembers them."""
@@ -119,17 +133,43 @@ def with_join_windows(select: ast.Select, names: Names) -> ast.Select:
     if bounds is None:
         return select
     lengths = bounds.windows()
+    opened = [] if _lasts(select) else find_open(bounds.parts, bounds.upper, lengths)
+    delay = find_delay(bounds.parts, bounds.upper) if opened else None
+    if delay is not None:
+        return _delay(select, delay, bounds, names)
+    lengths = bounds.hold(lengths, lengths if _lasts(select) else bounds.parts.having(Role.SEMI))
     finished = {x: window for x, window in bounds.joins.found() if x not in lengths}
     windows = {x: _sliding(bounds.times[x].entry, length) for x, length in lengths.items() if length > 1}
     windows |= {x: window.over(bounds.times[x].entry) for x, window in finished.items()}
     if not windows:
         return select
-    found = [DerivedWindow(alias_of(bounds.times[x].entry), length) for x, length in lengths.items()]
+    found = [DerivedWindow(alias_of(bounds.times[x].entry), n, is_open=x in opened) for x, n in lengths.items()]
     for x, window in finished.items():
         found.append(DerivedWindow(alias_of(bounds.times[x].entry), window.range_us, window.slide))
-    names.windows.extend(window for window in found if window not in names.windows)
+    _remember(found, names)
     changed: ast.Select = replace_windows(select, windows)
     return changed
+
+
+def _lasts(select: ast.Select) -> bool:
+    """Whether rows are in groups that last, where those of one instant would be alone."""
+    return select.distinct or is_grouping(select)
+
+
+def _delay(select: ast.Select, delay: Delay, bounds: _Bounds, names: Names) -> ast.Select:
+    """The SELECT with the rows of an entry delayed, and with windows over the others."""
+    late = bounds.times[delay.entry].entry
+    found = [DerivedWindow(alias_of(late), delay.microseconds, is_delay=True)]
+    found += [DerivedWindow(alias_of(bounds.times[y].entry), length) for y, length in delay.lengths.items()]
+    _remember(found, names)
+    windows = {y: _sliding(bounds.times[y].entry, length) for y, length in delay.lengths.items() if length > 1}
+    source = delayed(late, alias_of(late), _sliding(late, delay.microseconds))
+    changed: ast.Select = replace_windows(select, {**windows, delay.entry: source})
+    return changed
+
+
+def _remember(found: list[DerivedWindow], names: Names) -> None:
+    names.windows.extend(window for window in found if window not in names.windows)
 
 
 def _sliding(entry: Entry, microseconds: int) -> ast.RangeWindow:
@@ -164,20 +204,34 @@ def _is_bare(entry: Entry) -> bool:
     return no_window and (isinstance(entry, ast.QueryTable) or entry.as_of is None)
 
 
-def _collect(select: ast.Select, names: Names, outer: Level | None, bounds: _Bounds) -> None:
+def _collect(select: ast.Select, names: Names, outer: Level | None, bounds: _Bounds, role: Role = Role.ROW) -> None:
     """Add the bounds of one SELECT, and of those in its EXISTS."""
     level, conditions = bind_level(select.tables, names, outer), list(_conditions(select.tables))
     conditions += () if select.where is None else conjuncts_of(select.where)
+    bounds.parts.add(find_roles(select.tables, role), names.bound)
     bounds.times.update({id(time.entry): time for time in level.times.values()})
+    others = [part for part in conditions if not isinstance(part, ast.Exists) and not _is_not_exists(part)]
+    bounds.parts.is_mixed |= has_subquery((select.items, select.having, select.qualify, tuple(others)))
     for condition in conditions:
         match condition:
-            case ast.Exists(ast.Select() as inner) | ast.Unary("NOT", ast.Exists(ast.Select() as inner)):
-                _collect(inner, names, level, bounds)
+            case ast.Exists(ast.Select() as inner):
+                _collect(inner, names, level, bounds, Role.SEMI if role is Role.ROW else role)
+            case ast.Unary("NOT", ast.Exists(ast.Select() as inner)):
+                _collect(inner, names, level, bounds, Role.ABSENT)
             case ast.Between(operand, low, high, False, symmetric=False):
                 _compare(">=", operand, low, level, bounds)
                 _compare("<=", operand, high, level, bounds)
             case ast.Binary(operator, left, right) if operator in _MIRRORED:
                 _compare(operator, left, right, level, bounds)
+
+
+def _is_not_exists(condition: ast.Expression) -> bool:
+    return isinstance(condition, ast.Unary) and isinstance(condition.operand, ast.Exists)
+
+
+def has_subquery(parts: tuple[object, ...]) -> bool:
+    """Whether an expression in some parts of a SELECT reads a query."""
+    return any(isinstance(below, ast.Query) for node in ast.own_nodes(parts) for below in ast.children(node))
 
 
 def _compare(operator: str, left: ast.Expression, right: ast.Expression, level: Level, bounds: _Bounds) -> None:
@@ -296,15 +350,17 @@ def alias_of(entry: Entry) -> str:
             return entry.alias.name
 
 
-def replace_windows(tree: Any, windows: Mapping[int, ast.RangeWindow]) -> Any:
-    """The tree with windows over some entries; what does not change stays the same object."""
+def replace_windows(tree: Any, windows: Mapping[int, ast.RangeWindow | ast.QueryTable]) -> Any:
+    """The tree with windows over some entries, or with others in their places; what does not change stays the same
+    object."""
     if isinstance(tree, tuple):
         parts = tuple(replace_windows(part, windows) for part in tree)
         return parts if any(one is not two for one, two in zip(parts, tree, strict=True)) else tree
     if not isinstance(tree, ast.Node):
         return tree
     if id(tree) in windows and isinstance(tree, ast.StreamTable | ast.QueryTable):
-        return replace(tree, window=windows[id(tree)])
+        change = windows[id(tree)]
+        return change if isinstance(change, ast.QueryTable) else replace(tree, window=change)
     below = {field.name: getattr(tree, field.name) for field in fields(tree) if field.name != "span"}
     changed = {name: replace_windows(part, windows) for name, part in below.items()}
     different = {name: part for name, part in changed.items() if part is not below[name]}

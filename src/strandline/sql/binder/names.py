@@ -27,14 +27,19 @@ from strandline.sql.dialects.names import RELATIONS
 @dataclass(frozen=True, slots=True)
 class DerivedWindow:
     """A stream in FROM, and for how long its rows are kept; `slide` where these are the rows of windows. It is due
-    to its `origin`."""
+    to its `origin`. If it `is_delay`, it is how much later the rows are read. It `is_open` if
+    its rows may come after those that they keep out of the result."""
 
     name: str
     microseconds: int
     slide: str = ""
     origin: str = "the condition"
+    is_delay: bool = False
+    is_open: bool = False
 
     def __str__(self) -> str:
+        if self.is_delay:
+            return f"{self.name} {show_duration(self.microseconds)} after its time"
         if self.microseconds == 1:
             return f"{self.name} WINDOW(NOW)"
         whole, more = divmod(self.microseconds, SECOND)

@@ -156,6 +156,12 @@ def derived_windows_notices(windows: Sequence[DerivedWindow]) -> Iterator[Notice
         verb = "windows follow" if len(found) > 1 else "window follows"
         text = f"the {verb} from {origin}: {', '.join(found)}"
         yield Notice("derived-windows", text, "write windows to have others")
+    for name in dict.fromkeys(window.name for window in windows if window.is_open):
+        yield Notice(
+            "open-matches",
+            f"rows of {name} may come after those that they match: these are in the result, unmatched, until one comes",
+            "read those, or a subquery of them, through DSTREAM(SELECT … WINDOW(RANGE d)): d later, when that is known",
+        )
 
 
 def order_notices(query: ast.Query) -> Iterator[Notice]:

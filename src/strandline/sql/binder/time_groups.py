@@ -19,7 +19,7 @@ from strandline.core.types import DATE, TIMESTAMP
 from strandline.logical import plan as logical
 from strandline.logical.tree import walk
 from strandline.sql import ast
-from strandline.sql.binder.interval_joins import Level, alias_of, bind_level, entries_of, replace_windows
+from strandline.sql.binder.interval_joins import Level, alias_of, bind_level, entries_of, has_subquery, replace_windows
 from strandline.sql.binder.names import DerivedWindow, Names
 from strandline.sql.binder.stored import read_instant
 from strandline.sql.parser.literals import amounts_of, microseconds_of
@@ -29,7 +29,9 @@ _MONDAY = 4 * DAY  # weeks begin on Mondays, and the first one after the beginni
 
 def with_group_window(select: ast.Select, names: Names) -> ast.Select:
     """The SELECT with the window that follows from its GROUP BY; `names` remembers it."""
-    if names.stored or not any(True for _ in _intervals(select, None)) or _has_subquery(select):
+    if names.stored or not any(True for _ in _intervals(select, None)):
+        return select
+    if has_subquery((select.items, select.where, select.having, select.qualify)):
         return select
     level = bind_level(select.tables, names, None)
     found = min(_intervals(select, level), default=None)
@@ -45,11 +47,6 @@ def with_group_window(select: ast.Select, names: Names) -> ast.Select:
         names.windows.append(derived)
     changed: ast.Select = replace_windows(select, {id(time.entry): window})
     return changed
-
-
-def _has_subquery(select: ast.Select) -> bool:
-    parts = (select.items, select.where, select.having, select.qualify)
-    return any(isinstance(below, ast.Query) for node in ast.own_nodes(parts) for below in ast.children(node))
 
 
 def _is_over_tables(select: ast.Select, level: Level, names: Names) -> bool:
