@@ -23,7 +23,7 @@ from strandline.core.temporal import ALWAYS, FOREVER, LATEST, OPEN, Instant
 from strandline.core.types import BIGINT, Type
 from strandline.database.tables import Tables
 from strandline.engines.local import LocalRun
-from strandline.logical.catalog import Catalog, StreamStatistics, Table, TableKind
+from strandline.logical.catalog import BaseStream, Catalog, StreamStatistics, Table, TableKind
 from strandline.logical.expressions import Value
 from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element
@@ -220,11 +220,10 @@ def draw_table(
 # ---- runs ------------------------------------------------------------------------------------------------------------
 
 
-class MemoryTable(TableSource):
-    """A table whose changes become visible batch by batch."""
+class MemoryStore:
+    """The log of a table, of which more is there from time to time, and what was promised of the rest."""
 
     def __init__(self, drawn: DrawnTable) -> None:
-        super().__init__(drawn.table.input, None)
         self.log, self.times = drawn.log, drawn.times
         self.visible = [drawn.base, *drawn.reaches]
         self.reach = drawn.base
@@ -244,11 +243,22 @@ class MemoryTable(TableSource):
         self.promised = max(self.promised, at_least, min(last + 1, following))
         return self.reach, self.promised
 
+
+class MemoryTable(TableSource):
+    """A reader of a table whose changes become visible batch by batch."""
+
+    def __init__(self, stream: BaseStream, store: MemoryStore) -> None:
+        super().__init__(stream, None)
+        self.store = store
+
+    def promise(self, at_least: Instant) -> tuple[int, Instant]:
+        return self.store.promise(at_least)
+
     def seal(self, position: int) -> str:
         return ""
 
     def log_end(self) -> int:
-        return self.reach
+        return self.store.reach
 
     def statistics(self) -> StreamStatistics:
         return StreamStatistics()
@@ -263,7 +273,7 @@ class MemoryTable(TableSource):
         return 1.0
 
     def _parts(self, start: int, end: int, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        yield self.log.slice(start, end - start).select(names)
+        yield self.store.log.slice(start, end - start).select(names)
 
 
 def run_with_tables(
@@ -279,7 +289,9 @@ def run_with_tables(
     sources: dict[str, MemorySource | MemoryTable] = {
         stream.name: MemorySource(stream, sizes.get(stream.name, ())) for stream in streams if stream.name in read
     }
-    sources |= {drawn.name: MemoryTable(drawn) for drawn in tables if drawn.name in read}
+    sources |= {
+        drawn.name: MemoryTable(drawn.table.input, MemoryStore(drawn)) for drawn in tables if drawn.name in read
+    }
     running = RunningPipeline(pipeline, batch_rows=batch_rows)
     sent, begin, answer = ResultBuffer(schema(plan), None), running.metrics.watermark("q"), Answer()
     run = LocalRun(running, sources=sources, tasks=cut.shards * len(sources))

@@ -2,6 +2,8 @@
 
 A query that is added begins at an instant, or at the beginning of its streams; its result is the plain query over the
 rows from there on, whatever the batches and whatever else runs. One that is dropped has its result up to its watermark.
+Tables change meanwhile. What a table has when a query is added was always there for that query; it sees a later change
+from its instant on.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import test_random_tables as logs
 from strandline.connectors.sinks import Memory
 from strandline.connectors.sources.base import Source
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
@@ -32,6 +35,7 @@ from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query, drop_query
 from strandline.runtime.pipeline import RunningPipeline
 from support import Arrivals, MemorySource, arrange, arrivals, at, bind, edges, elements_of, examples
+from table_logs import DrawnTable, MemoryStore, MemoryTable
 
 TEXTS = (
     "SELECT k, v FROM a WHERE v > 0",
@@ -59,14 +63,33 @@ JOINS = (
     " WHERE a.k = b.k AND w > 1 GROUP BY v",
 )
 
+OVER_TABLES = (
+    "SELECT a.k, a.v, t.v AS name FROM a JOIN t ON a.k = t.k",
+    "SELECT a.k, a.v, t.v AS name FROM a WINDOW(RANGE 5 MICROSECONDS) LEFT JOIN t ON a.k = t.k",
+    "SELECT t.v, count(*) AS n FROM a WINDOW(RANGE 9 MICROSECONDS) JOIN t ON a.k = t.k GROUP BY t.v",
+    "SELECT count(*) AS n FROM b WINDOW(RANGE 6 MICROSECONDS) JOIN t ON b.k = t.k",
+    "SELECT b.k, w FROM b WINDOW(RANGE 6 MICROSECONDS) ANTI JOIN t ON b.k = t.k",
+    "SELECT t.k, t.v FROM t WHERE t.k IN (SELECT k FROM a WINDOW(RANGE UNBOUNDED))",
+    "SELECT k FROM t EXCEPT ALL SELECT k FROM a WINDOW(RANGE UNBOUNDED)",
+    "SELECT a.k, t.v AS name, u.v AS other FROM a WINDOW(ROWS 2) JOIN t ON a.k = t.k LEFT JOIN u ON a.k = u.k",
+    "SELECT a.k, w, t.v AS name FROM a WINDOW(RANGE 5 MICROSECONDS), b WINDOW(RANGE 7 MICROSECONDS), t"
+    " WHERE a.k = b.k AND a.k = t.k",
+    "SELECT a.k, a.v, u.v AS name FROM a WINDOW(RANGE 5 MICROSECONDS) JOIN u ON a.k = u.k",
+    "SELECT a.k, a.v, t.v AS name FROM a WINDOW(RANGE 5 MICROSECONDS) JOIN t FOR SYSTEM_TIME AS OF a.ts ON a.k = t.k",
+    "SELECT a.k, a.v, p.v AS name FROM a WINDOW(RANGE 3 MICROSECONDS) JOIN p ON a.k = p.k",
+    "SELECT b.k, w, c.v AS name FROM b LEFT JOIN c ON b.k = c.k",
+)
+
 
 @dataclass
 class Living:
-    """A query of a history: from when its rows count, and where its results are."""
+    """A query of a history: from when its rows count, and where its results are. `readers` are the inputs of its
+    tables, by table."""
 
     plan: Plan
     since: Instant
     number: int
+    readers: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -76,12 +99,18 @@ class History:
     streams: Mapping[str, Arrivals]
     shards: int
     dice: Random
+    over_tables: float = 0.0  # the share of queries that read some
     queries: dict[str, Living] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.chance = Random(str(self.dice.getstate()))  # of what is about tables
+        self.tables = draw_tables(self.chance)
+        self.stores = {drawn.name: MemoryStore(drawn) for drawn in self.tables}
+        self.bases: dict[str, int] = {}  # by the readers of tables
+        self.ends: dict[str, int] = {}  # how far they have read the logs
         self.shares_logs = self.dice.random() < 0.8
         self.form = self.dice.choice(FORMS)
-        texts = [self.dice.choice(TEXTS) for _ in range(self.dice.choice((1, 1, 2, 4)))]
+        texts = [self.text() for _ in range(self.dice.choice((1, 1, 2, 4)))]
         if len(texts) > 1:  # of which some share a join
             texts = [self.dice.choice((text, *JOINS)) for text in texts]
         self.texts = list(texts)
@@ -94,21 +123,43 @@ class History:
         for number, text in enumerate(texts):
             name = f"q{number}"
             self.pipeline.writers[name] = Memory(None).open(name, columns[name])
-            self.queries[name] = Living(bind(text, list(self.streams.values())), BEFORE_ALL, number)
+            self.queries[name] = self.living_query(name, text, BEFORE_ALL, number)
         sources = {stream.name: self.source(stream) for stream in pipeline.streams}
         self.run = LocalRun(self.pipeline, sources=sources, tasks=self.shards)
 
     @property
     def declared(self) -> list[BaseStream]:
-        return [stream.declared for stream in self.streams.values()]
+        return [*(stream.declared for stream in self.streams.values()), *(drawn.table.input for drawn in self.tables)]
+
+    def text(self) -> str:
+        if self.chance.random() < self.over_tables:
+            return self.chance.choice(OVER_TABLES)
+        return self.dice.choice(TEXTS)
+
+    def bind(self, text: str) -> Plan:
+        tables = [Arrivals(drawn.name, (), (), table=drawn.table) for drawn in self.tables]
+        return bind(text, [*self.streams.values(), *tables])
+
+    def living_query(self, name: str, text: str, since: Instant, number: int) -> Living:
+        read = self.pipeline.metrics.streams_of(name)
+        inputs = [stream for stream in self.pipeline.physical.streams if stream.table and stream.name in read]
+        return Living(self.bind(text), since, number, {stream.declared_name: stream.name for stream in inputs})
+
+    def change_tables(self) -> None:
+        """Let some changes be in the logs, between two batches."""
+        for store in self.stores.values():
+            if store.visible and self.chance.random() < 0.3:
+                store.promise(store.promised)
 
     def source(self, stream: BaseStream, directory: object = None) -> Source:
+        if stream.table is not None:
+            return MemoryTable(stream, self.stores[stream.declared_name])
         sizes = [self.dice.randrange(4) for _ in range(self.dice.randrange(2, 7))]
         arrivals = self.streams[stream.declared_name]
         return MemorySource(replace(arrivals, name=stream.name), sizes)
 
     def part(self, name: str, text: str) -> Pipeline:
-        plan = optimize(bind(text, list(self.streams.values())))
+        plan = optimize(self.bind(text))
         form = self.form if self.dice.random() < 0.8 else self.dice.choice(FORMS)
         return lower(name, plan, self.declared, self.shards, form=form)
 
@@ -124,7 +175,7 @@ class History:
             before = self.queries.pop(name)
             self.queries[f"{name}, number {before.number}"] = before
         # Often one that others have, so that operators may be shared.
-        text = self.dice.choice(self.texts if self.dice.random() < 0.5 else TEXTS)
+        text = self.dice.choice(self.texts) if self.dice.random() < 0.5 else self.text()
         self.texts.append(text)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
@@ -133,7 +184,8 @@ class History:
         number = self.pipeline.graph.version.query(name).number
         since = self.pipeline.metrics.plan_of(name).since
         assert start == "now" or since == BEFORE_ALL
-        self.queries[name] = Living(bind(text, list(self.streams.values())), since, number)
+        self.queries[name] = self.living_query(name, text, since, number)
+        self.change_tables()
 
     def drop(self, name: str) -> None:
         drop_query(self.pipeline, name)
@@ -149,6 +201,11 @@ class History:
             if self.pipeline.ended:
                 return
             self.run.step()
+            for stream in self.run.physical.streams:
+                if stream.table is not None:
+                    position = self.run.positions[stream.name]
+                    assert stream.base in (-1, position.base)
+                    self.bases[stream.name], self.ends[stream.name] = position.base, position.at
         raise AssertionError("the streams do not end")
 
     def check(self) -> int:
@@ -165,6 +222,11 @@ class History:
                 stream.name: tuple(element for element in stream.elements if element.time >= query.since)
                 for stream in self.streams.values()
             }
+            raw |= {
+                table.name: replace(table, base=self.bases[reader]).elements(self.ends[reader])
+                for table in self.tables
+                if (reader := query.readers.get(table.name)) in self.bases
+            }
             assert left is not None or chunks.watermark == FOREVER
             for t in sorted({*change_instants(query.plan, raw), *edges(elements)}):
                 if t < chunks.watermark:
@@ -179,26 +241,40 @@ class History:
     b=arrivals("b", {"k": INT, "w": INT}, most=8),
     shards=st.integers(1, 2),
     seed=st.integers(0, 2**32),
+    over_tables=st.sampled_from((0.0, 0.4, 0.9)),
 )
 @example(  # a query is added over a stream that has ended, and then those over other streams are dropped
-    a=arrange("a", {"k": INT, "v": INT}, [], 0), b=arrange("b", {"k": INT, "w": INT}, [], 0), shards=1, seed=58253
+    a=arrange("a", {"k": INT, "v": INT}, [], 0),
+    b=arrange("b", {"k": INT, "w": INT}, [], 0),
+    shards=1,
+    seed=58253,
+    over_tables=0.0,
 )
 @example(  # a query takes the name of one that is gone, and goes before it has had a batch
     a=arrange("a", {"k": INT, "v": INT}, [(0, 0, (0, 0)), (1, 0, (0, 0))], 0),
     b=arrange("b", {"k": INT, "w": INT}, [], 0),
     shards=1,
     seed=50949,
+    over_tables=0.0,
 )
 @settings(max_examples=examples(60), deadline=None)
-def test_queries_that_come_and_go_are_those_alone(a: Arrivals, b: Arrivals, shards: int, seed: int) -> None:
+def test_queries_that_come_and_go_are_those_alone(
+    a: Arrivals, b: Arrivals, shards: int, seed: int, over_tables: float
+) -> None:
     with pytest.MonkeyPatch.context() as patch:
         small = [replace(stream, elements=_small(stream)) for stream in (a, b)]
-        history = History({stream.name: stream for stream in small}, shards, Random(seed))
+        history = History({stream.name: stream for stream in small}, shards, Random(seed), over_tables)
         patch.setattr(graph_changes, "open_source", history.source)
         # Some readers share a log, others have one of their own, as those of topics.
         patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
         history.go()
         history.check()
+
+
+def draw_tables(dice: Random) -> list[DrawnTable]:
+    """t and u, which change; p has rows with periods, c is constant."""
+    t, u, c = (logs.draw_table(dice, name, retroactive=name != "u") for name in "tuc")
+    return [t, u, replace(c, table=replace(c.table, kind="constant")), logs.draw_temporal(dice, "p")]
 
 
 def _small(stream: Arrivals) -> tuple[Element, ...]:

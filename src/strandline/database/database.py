@@ -364,10 +364,10 @@ class Database:
         that does not say so is not added to a checkpoint that stays: the same statements find what they have started.
         Rows that have the time of their arrival have another one when they are read again.
         """
-        read = {name for name in streams_read(query.plan) if name in self.catalog}
+        read = {name for name in streams_read(query.plan) - tables_read(query.plan) if name in self.catalog}
         streams = {name: stream for name in read if isinstance(stream := self.catalog.get(name), BaseStream)}
         live = {name for name, stream in streams.items() if is_live(stream)}
-        if query.shedding is not None or tables_read(query.plan):
+        if query.shedding is not None:
             return None
         start: Start = "now" if query.start == "now" or live else "beginning"
         if start == "beginning" and any(stream.time_column is None for stream in streams.values()):

@@ -283,14 +283,15 @@ class Statements:
 
     def _check_start(self, start: ast.Start, plan: Plan, span: Span) -> None:
         """Refuse a beginning that a query cannot have."""
-        if start == "now" and tables_read(plan):
+        names = sorted(streams_read(plan) - tables_read(plan))
+        if start == "now" and not names:
             raise QueryError(
-                "a query over a table cannot be started now",
+                "a query over tables alone cannot be started now",
                 code="starting-now-table",
-                hint="Leave out STARTING NOW: the query begins with what the table has.",
+                hint="Leave out STARTING NOW: the query begins with what the tables have.",
                 span=span,
             )
-        read = [self._catalog.get(name) for name in sorted(streams_read(plan) - tables_read(plan))]
+        read = [self._catalog.get(name) for name in names]
         live = [stream.name for stream in read if isinstance(stream, BaseStream) and is_live(stream)]
         if start == "earliest" and live:
             raise QueryError(

@@ -137,7 +137,8 @@ class BaseStream:
     brought. One with `table` is the input of a table: its rows are elements already, and it holds no query back.
 
     `reader_of` is the name of the stream that this one reads from its beginning, beside those that read it already; its
-    name is a mark in plans, and no declaration has it. It is empty for streams themselves.
+    name is a mark in plans, and no declaration has it. It is empty for streams themselves. The reader of a table has in
+    `base` the end of its log when the queries were added that read it, which see changes from there on at their times.
     """
 
     word: ClassVar[str] = "stream"
@@ -157,11 +158,17 @@ class BaseStream:
         default_factory=StreamStatistics, compare=False
     )  # what the source knows
     reader_of: str = field(default="", metadata={"unless default": True})
+    base: int = field(default=-1, metadata={"unless default": True})
 
     @property
     def declared_name(self) -> str:
         """The name by which the stream is declared."""
         return self.reader_of or self.name
+
+    @property
+    def follows(self) -> bool:
+        """Whether it follows another reader of the stream, to become level with it. Those of tables stay apart."""
+        return self.reader_of != "" and self.table is None
 
     @property
     def queried_columns(self) -> tuple[tuple[str, Type], ...]:

@@ -40,9 +40,14 @@ def reader_of(stream: BaseStream, query: str) -> BaseStream:
     return replace(stream, name=name_reader(stream.name, query), reader_of=stream.name)
 
 
+def table_reader_of(stream: BaseStream, version: int, base: int) -> BaseStream:
+    """The input of a table for the queries that a version adds, where the log of the table ends at `base`."""
+    return replace(stream, name=f"{stream.name} (since version {version})", reader_of=stream.name, base=base)
+
+
 def has_shared_log(stream: BaseStream) -> bool:
     """Whether a stream is a second reader of a log that others read, too. Others read a log of their own."""
-    return bool(stream.reader_of) and shares_log(stream)
+    return stream.follows and shares_log(stream)
 
 
 def log_of(stream: BaseStream) -> str:

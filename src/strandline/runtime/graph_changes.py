@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from strandline.connectors.sinks import Sink
 from strandline.connectors.sources.base import open_source
+from strandline.connectors.tables.source import TableSource
 from strandline.core.errors import QueryError
 from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.logical.catalog import BaseStream
@@ -21,7 +22,7 @@ from strandline.logical.udf import user_functions
 from strandline.planner.physical.living import extend, rename_streams, shrink
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.physical.take_over import take_over
-from strandline.runtime.catch_up import has_shared_log, log_of, reader_of
+from strandline.runtime.catch_up import has_shared_log, log_of, reader_of, table_reader_of
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.replay import replayed_until
 from strandline.runtime.checkpoint.versions import GraphQuery, GraphVersion, declarations
@@ -47,7 +48,7 @@ def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | N
     graph, query = pipeline.graph, addition.query
     with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
-        part, since, scope = begin_query(addition, running, pipeline.metrics.statuses)
+        part, since, scope = begin_query(addition, running, pipeline.metrics.statuses, version.number + 1)
         extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
         batch = pipeline.metrics.last_batch + 1
         added = replace(query, number=number, began=version.number + 1, batch=batch, scope=addition.scope)
@@ -91,7 +92,7 @@ def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additio
     statuses = {name: status for name, status in pipeline.metrics.statuses.items() if name in known}
     extended, next_fragment = remaining, version.next_fragment
     for number, addition in enumerate(additions, version.next_query):
-        part, since, scope = begin_query(addition, remaining, statuses)
+        part, since, scope = begin_query(addition, remaining, statuses, version.number + 1)
         extended = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
         next_fragment = max([next_fragment, *(int(fragment.id[1:]) + 1 for fragment in extended.fragments)])
         began = version.number + 1
@@ -170,7 +171,7 @@ def change_after_batch(pipeline: RunningPipeline) -> None:
 
 def _take_over_level(pipeline: RunningPipeline) -> None:
     """Let queries that have caught up read the streams themselves."""
-    readers = [stream for stream in pipeline.physical.streams if stream.reader_of]
+    readers = [stream for stream in pipeline.physical.streams if stream.follows]
     for query in pipeline.graph.version.queries if readers else ():
         if query.start != "beginning" or not _has_caught_up(pipeline, query.name, readers):
             continue
@@ -222,24 +223,40 @@ def _drop_complete(pipeline: RunningPipeline) -> None:
 
 
 def begin_query(
-    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus]
+    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus], version: int
 ) -> tuple[Pipeline, Instant, str]:
-    """The plan of a query that is added, from when on it has rows, and what is shared only with equal ones."""
+    """The plan of a query that a version adds, from when on it has rows, and what is shared only with equal ones."""
+    part = read_tables_apart(addition.part, version)
     if addition.query.start == "beginning":
-        return read_again(running, addition.part), BEFORE_ALL, addition.scope
-    since = starting_instant(statuses, addition.part.queries[0].streams)
-    return addition.part, since, f"{addition.scope} since {since}"
+        return read_again(running, part), BEFORE_ALL, addition.scope
+    since = starting_instant(statuses, {stream.name for stream in part.streams if stream.table is None})
+    return part, since, f"{addition.scope} since {since}"
+
+
+def read_tables_apart(part: Pipeline, version: int) -> Pipeline:
+    """The plan of a query with readers for its tables that begin with a version: operators that run have the content of
+    a table already, and what counts as its past is another for each query."""
+    readers = {s.name: table_reader_of(s, version, _log_end(s)) for s in part.streams if s.table is not None}
+    streams = [readers.get(stream.name, stream) for stream in part.streams]
+    return rename_streams(part, streams, {name: reader.name for name, reader in readers.items()})
 
 
 def read_again(running: Pipeline, part: Pipeline) -> Pipeline:
     """The plan of a query with readers of its own for the streams that are read already."""
-    known, query = {stream.name for stream in running.streams}, part.queries[0].name
-    streams = [reader_of(stream, query) if stream.name in known else stream for stream in part.streams]
-    names = {stream.reader_of: stream.name for stream in streams if stream.reader_of}
-    return rename_streams(part, streams, names)
+    known, query = {stream.name for stream in running.streams if stream.table is None}, part.queries[0].name
+    readers = {stream.name: reader_of(stream, query) for stream in part.streams if stream.name in known}
+    streams = [readers.get(stream.name, stream) for stream in part.streams]
+    return rename_streams(part, streams, {name: reader.name for name, reader in readers.items()})
 
 
-def starting_instant(statuses: Mapping[str, SourceStatus], streams: frozenset[str]) -> Instant:
+def _log_end(table: BaseStream) -> int:
+    """Where the log of a table ends now."""
+    source = open_source(table)
+    assert isinstance(source, TableSource), "it is the input of a table"
+    return source.log_end()
+
+
+def starting_instant(statuses: Mapping[str, SourceStatus], streams: Collection[str]) -> Instant:
     """The first instant that nothing before has reached: no row that was read is there or later, and none from there on
     is late because of what was read. Before all, if nothing was."""
     known = [statuses[name] for name in streams if name in statuses]

@@ -299,30 +299,40 @@ class OffsetPlanner:
 
     def _next_offsets(self, before: Mapping[str, SourceOffset]) -> SourceOffsets:
         """Offsets of streams, then of tables: a promise must not hold back what the streams bring in this batch."""
-        loading = any(before[name].at < before[name].base or before[name].base < 0 for name in self.tables)
+        loading = {name for name in self.tables if before[name].at < before[name].base or before[name].base < 0}
+        pauses = any(self.sources[name].stream.base < 0 for name in loading)  # those of added queries hold nothing up
         streams = {name: source for name, source in self.sources.items() if name not in self.tables}
         changed = max([table.last_change() for table in self.tables.values()], default=BEFORE_ALL)
         after = {
             # What tables have is loaded first. Meanwhile the streams are not read: nothing of them is buffered.
-            name: before[name] if loading else self._next(name, source, before[name], changed)
+            name: before[name] if pauses else self._next(name, source, before[name], changed)
             for name, source in streams.items()
             if not self._is_second(name)
         }
-        after |= self._follow(before, after, pauses=loading)
-        is_over = bool(streams) and all(offset.ended for offset in after.values())
+        after |= self._follow(before, after, pauses=bool(loading))
         arriving = [after[name].arrived + 1 for name, source in streams.items() if source.stream.time_column is None]
         reached = max([self._reached(), *arriving])
         has_news = after != {name: before[name] for name in streams}
         planned = {name: table.next(before[name], reached, self.batch_rows) for name, table in self.tables.items()}
         # Tables count as they are when the streams end. A long log takes several batches; the last ends everything.
-        is_over |= not streams and all(table.is_static for table in self.tables.values())
-        ended = is_over and all(whole for _, whole in planned.values())
-        offsets = {name: replace(offset, ended=ended) for name, (offset, _) in planned.items()}
+        over = {name for name in self.tables if self._is_last(name, after)}
+        ended = over if all(planned[name][1] for name in over) else set[str]()
+        offsets = {name: replace(offset, ended=name in ended) for name, (offset, _) in planned.items()}
         if has_news or ended or any(t.has_news(before[n], offsets[n], reached) for n, t in self.tables.items()):
             after |= offsets
         else:
             after |= {name: before[name] for name in self.tables}
         return {name: after[name] for name in self.sources}
+
+    def _is_last(self, table: str, after: Mapping[str, SourceOffset]) -> bool:
+        """Whether the streams have ended after a batch that queries over a table read; of queries over tables alone,
+        all streams. Where there are none, static tables end."""
+        queries = () if self.metrics is None else self.metrics.physical.queries
+        read = frozenset[str]().union(*(query.streams for query in queries if table in query.streams))
+        beside = [offset for name, offset in after.items() if name in read] or list(after.values())
+        if not beside:
+            return all(table.is_static for table in self.tables.values())
+        return all(offset.ended for offset in beside)
 
     def _follow(
         self, before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset], *, pauses: bool

@@ -31,12 +31,13 @@ class TableOffsets:
         if before.ended:
             return before, True
         promised = before.arrived if before.base >= 0 else BEFORE_ALL
+        base = max(before.base, self.source.stream.base)
         if self.is_static:
-            base = reach = before.base if before.base >= 0 else self.source.log_end()
+            base = reach = base if base >= 0 else self.source.log_end()
             promise = FOREVER
         else:
             reach, promise = self.source.promise(max(promised, reached))
-            base = before.base if before.base >= 0 else reach
+            base = base if base >= 0 else reach
         max_rows = min(max_rows, max(1, int(BATCH_BYTES / self.source.bytes_per_row())))
         at = max(before.at, min(reach, before.at + max_rows))
         whole = at >= reach

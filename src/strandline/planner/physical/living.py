@@ -72,7 +72,7 @@ def shrink(running: Pipeline, name: str) -> Pipeline:
         if fragment.id in needed
     )
     read = frozenset[str]().union(*(query.streams for query in queries))
-    read |= {stream.reader_of for stream in running.streams if stream.name in read}
+    read |= {stream.reader_of for stream in running.streams if stream.name in read and stream.follows}
     streams = tuple(stream for stream in running.streams if stream.name in read)
     return Pipeline(streams, fragments, queries, running.shards)
 

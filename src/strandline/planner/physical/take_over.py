@@ -43,10 +43,10 @@ class TakenOver:
 
 
 def take_over(running: Pipeline, query: str, scope: str, *, number: int, first_fragment: int) -> TakenOver:
-    """The pipeline with a query over the streams that it read by readers of its own. `scope` is that of its operators;
-    `number` is that of the query, and `first_fragment` the next free number of a fragment."""
+    """The pipeline with a query over the streams that it read by readers of its own; those of its tables stay. `scope`
+    is that of its operators; `number` is that of the query, and `first_fragment` the next free number of a fragment."""
     (planned,) = (planned for planned in running.queries if planned.name == query)
-    names = {s.name: s.reader_of for s in running.streams if s.reader_of and s.name in planned.streams}
+    names = {s.name: s.reader_of for s in running.streams if s.follows and s.name in planned.streams}
     own = {fragment.id for fragment in fragments_of(running, query)}
     streams = tuple(stream for stream in running.streams if stream.name not in names)
     part = Pipeline(running.streams, tuple(f for f in running.fragments if f.id in own), (planned,), running.shards)

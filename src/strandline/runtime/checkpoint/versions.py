@@ -205,12 +205,14 @@ class Declared:
     def stream_of(self, stored: BaseStream) -> BaseStream:
         """A stream of a stored plan as it is declared here; a second reader of one keeps its name."""
         declared = self.streams.get(stored.declared_name)
-        return stored if declared is None else replace(declared, name=stored.name, reader_of=stored.reader_of)
+        if declared is None:
+            return stored
+        return replace(declared, name=stored.name, reader_of=stored.reader_of, base=stored.base)
 
 
 def declarations(streams: Iterable[BaseStream]) -> dict[str, BaseStream]:
     """The declared streams among those that a plan reads, or that second readers read, by name."""
-    return {stream.declared_name: replace(stream, name=stream.declared_name, reader_of="") for stream in streams}
+    return {s.declared_name: replace(s, name=s.declared_name, reader_of="", base=-1) for s in streams}
 
 
 class GraphVersions:
