@@ -170,8 +170,6 @@ class _Graph:
         """Why a query cannot be added; empty if it can."""
         if query.pipeline != self.stored.pipeline:
             return "a query is not moved to another pipeline"
-        if tables_read(query.plan):
-            return "a query over a table cannot be added to queries that have run"
         if query.shedding is not None or any(other.shedding is not None for other in self.kept):
             return "queries whose rows may be dropped are not added to one another"
         if self.start(query) == "now" and streams_of(query) <= self.going_on & (self.ended or frozenset()):

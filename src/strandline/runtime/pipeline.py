@@ -220,7 +220,8 @@ class RunningPipeline:
         """
         checkpoint.recognise(described or planned.physical, queries, sinks, replaced, group or "")
         chain = verify.verify_chain(checkpoint.path, checkpoint.lease)
-        read = planned.physical.streams if replaced else planned.inputs.streams
+        known = planned.inputs.streams  # a table is what it was, wherever it is; another declaration is refused
+        read = [*planned.physical.streams, *(s for s in known if s.table is not None)] if replaced else known
         streams = {stream.name: stream for stream in read}
         declared = Declared({**(functions or {}), **user_functions(planned.physical)}, streams, allow)
         graph = _open_graph(checkpoint, chain, planned.physical, queries, declared)

@@ -50,7 +50,7 @@ def main(directory: Path, script: str, *words: str) -> None:
             raise ValueError("never")
         return values
 
-    with sl.connect(shards=2, batch_rows=40) as db:
+    with sl.connect(shards=2, batch_rows=40, tables=directory / "tables") as db:
         db.function("picky", picky, arguments=["BIGINT"], returns="BIGINT")
         statements = read_script(db, (directory / script).read_text())
         queries = start_script(db, statements, directory / "out", None, update="--update" in words)

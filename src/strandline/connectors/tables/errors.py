@@ -39,6 +39,15 @@ def table_replaced(directory: Path, position: int) -> CheckpointError:
     )
 
 
+def table_missing(name: str) -> CheckpointError:
+    return CheckpointError(
+        f'table "{name}" is not declared',
+        code="table-missing",
+        detail="A query of the checkpoint reads it.",
+        hint="Declare it as before, also where the query is to be dropped: its last batch may have to run again.",
+    )
+
+
 def table_closed(table: Table) -> QueryError:
     return QueryError(f'table "{table.name}" is closed', code="table-closed", hint="Open the database again.")
 

@@ -12,10 +12,10 @@ import polars as pl
 from strandline.connectors.sources.base import Chunk, Source
 from strandline.connectors.tables.bases import read_base
 from strandline.connectors.tables.blocks import CEASED, ID, SINCE, log_schema
-from strandline.connectors.tables.errors import table_replaced
+from strandline.connectors.tables.errors import table_missing, table_replaced
 from strandline.connectors.tables.log import LogReader, read_head
 from strandline.connectors.tables.periods import with_periods
-from strandline.connectors.tables.store import find_open_table
+from strandline.connectors.tables.store import find_open_table, is_table_open
 from strandline.connectors.traits import Traits
 from strandline.core.errors import Span, damaged
 from strandline.core.temporal import ALWAYS, FOREVER, OPEN, Instant
@@ -69,6 +69,8 @@ class TableSource(Source):
         return find_open_table(self.path).identity
 
     def verify(self, position: int, seal: str) -> None:
+        if not is_table_open(self.path):
+            raise table_missing(self.stream.declared_name)
         if seal and seal != self.seal(position):
             raise table_replaced(self.path, position)
         if self.log_end() < position:

@@ -392,5 +392,10 @@ def find_open_table(directory: Path) -> TableStore:
     return store
 
 
+def is_table_open(directory: Path) -> bool:
+    """Whether this process has opened the table of a directory."""
+    return directory.absolute() in _stores
+
+
 _stores: dict[Path, TableStore] = {}
 _opening = threading.Lock()
