@@ -65,6 +65,7 @@ from strandline.runtime.result_buffer import ResultBuffer
 from strandline.runtime.scheduling.budget import WorkBudget
 from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 from strandline.runtime.scheduling.policies import POLICIES
+from strandline.runtime.scheduling.strategies import STRATEGIES
 from strandline.runtime.state import store
 from strandline.sql import ast
 from strandline.sql.binder.binder import bind_derived_stream, bind_query, bind_view
@@ -464,14 +465,14 @@ class Cuts:
 
 
 class RandomBudgets(BudgetPlanner):
-    """Budgets of any size, each with any policy."""
+    """Budgets of any size, each with any policy; all with one strategy, or without."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__(target=1.0)
         self.dice = Random(seed)
+        super().__init__(target=1.0, strategy=self.dice.choice((None, *STRATEGIES)))
 
     def decide(self, rows: int, parts: int, *, has_work: bool) -> WorkBudget:
-        units = self.dice.choice((None, 0, 0, 1, 150_000, 400_000, 1_000_000))
+        units = self.dice.choice((None, 0, 0, 1, 5_000, 20_000, 150_000, 400_000, 1_000_000))
         return WorkBudget(units, self.dice.choice(sorted(POLICIES)))
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from strandline.core.security.secret import secret
     from strandline.database.database import Database, EngineName
     from strandline.runtime.scheduling.policies import PolicyName
+    from strandline.runtime.scheduling.strategies import StrategyName
     from strandline.runtime.stored_results import read
 
 __version__ = "0.1.0"
@@ -77,6 +78,7 @@ def connect(
     batch_rows: int = 1_000_000,
     batch_seconds: float | None = None,
     policy: PolicyName = "Greedy",
+    strategy: StrategyName | None = None,
     keep: int | None = 1_000_000,
     shedding: float | None = None,
     capacity: float | None = None,
@@ -92,7 +94,8 @@ def connect(
     that all executors see; queries on Spark then survive a restart. `shards` (or `buckets`) is the parallelism of
     state, `batch_rows` about how many rows a stream contributes to one micro-batch. With `batch_seconds` a batch takes
     about so long at most: what the joins that queries share cannot do meanwhile waits, so that large windows are late
-    in a burst and small ones are not; `policy` is its order ("Greedy", "SWF", "LWO" or "rate"). `keep` is how many
+    in a burst and small ones are not; `policy` is its order ("Greedy", "SWF", "LWO" or "rate"). With a `strategy`
+    ("fifo", "round-robin" or "chain") other operators put off input, too, in that order. `keep` is how many
     elements of each result stay in memory where no sink is given; None keeps all of them. `shedding` is the fraction of
     a stream's rows that queries may drop when overloaded (1.0 for as many as it takes) unless they declare it with
     ALLOW SHEDDING, `capacity` the fraction of the machine that they may use. `take_over` resumes checkpoints that
@@ -115,6 +118,7 @@ def connect(
         batch_rows=batch_rows,
         batch_seconds=batch_seconds,
         policy=policy,
+        strategy=strategy,
         keep=keep,
         shedding=shedding,
         capacity=capacity,

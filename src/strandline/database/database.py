@@ -57,6 +57,7 @@ from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
 from strandline.runtime.scheduling.budget_planner import BudgetPlanner
 from strandline.runtime.scheduling.policies import PolicyName
+from strandline.runtime.scheduling.strategies import StrategyName
 from strandline.runtime.statistics_store import StatisticsStore
 from strandline.shedding.controller import make_shedding_controller
 from strandline.sql import ast
@@ -89,6 +90,7 @@ class Database:
         batch_rows: int = BATCH_ROWS,
         batch_seconds: float | None = None,
         policy: PolicyName = "Greedy",
+        strategy: StrategyName | None = None,
         keep: int | None = DEFAULT_LIMIT,
         shedding: float | None = None,
         capacity: float | None = None,
@@ -98,6 +100,7 @@ class Database:
         tables: str | os.PathLike[str] | None = None,
     ) -> None:
         _check_ranges(shards, batch_rows, batch_seconds, keep, shedding, capacity)
+        _check_strategy(strategy, batch_seconds)
         _check_engine(engine, spark, master, config)
         self._is_closed = False
         self.catalog = Catalog()
@@ -108,6 +111,7 @@ class Database:
         self.batch_rows = batch_rows
         self.batch_seconds = batch_seconds  # how long a batch takes: what joins cannot do meanwhile waits
         self.policy = policy  # the order of what waits
+        self.strategy = strategy  # the order in which fragments take their input; None lets none of it wait
         self.pipeline = ""  # where queries go, by SET PIPELINE
         self.shedding = shedding  # the share of rows that queries may lose, if they do not say it themselves
         self.capacity = capacity  # the share of the machine that they may use; None for all of it
@@ -293,7 +297,8 @@ class Database:
             group=next((query.pipeline for query in queries), None),
         )
         pipeline.inputs = inputs
-        pipeline.budgets = BudgetPlanner(self.batch_seconds, self.policy)
+        known = inputs.statistics, inputs.prices
+        pipeline.budgets = BudgetPlanner(self.batch_seconds, self.policy, self.strategy, *known)
         return replace(planned, inputs=inputs), pipeline
 
     def _finish_batches(
@@ -700,6 +705,16 @@ def _check_ranges(
     require_range("connect", "keep", keep, 1)
     require_range("connect", "shedding", shedding, 0, 1)
     require_range("connect", "capacity", capacity, 0, excluded=True)
+
+
+def _check_strategy(strategy: StrategyName | None, batch_seconds: float | None) -> None:
+    """Refuse an order of what is put off where nothing is."""
+    if strategy is not None and batch_seconds is None:
+        raise ArgumentError(
+            "strategy of connect() is the order of what does not fit into a batch, and batches have no limit",
+            code="bad-argument",
+            hint="Pass batch_seconds, too.",
+        )
 
 
 def _check_engine(engine: EngineName, spark: object, master: str | None, config: Mapping[str, str] | None) -> None:

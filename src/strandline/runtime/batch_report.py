@@ -90,7 +90,7 @@ class BatchReport:
             case "version":
                 self.version = message.facts["number"]
             case "work":
-                self.work = self.work.merge(WorkReport(**message.facts))
+                self.work = self.work.merge(WorkReport.from_json(message.facts))
             case "state":
                 self.state[message.name] = StoredVersion(**message.facts)
             case "late":

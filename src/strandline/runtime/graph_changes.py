@@ -193,7 +193,7 @@ def _has_caught_up(pipeline: RunningPipeline, query: str, readers: Sequence[Base
     planner, statuses = pipeline.planner, pipeline.metrics.statuses
     streams = pipeline.metrics.streams_of(query)
     own = [stream for stream in readers if stream.name in streams]
-    return bool(own) and all(
+    return bool(own and not pipeline.metrics.work_left) and all(
         planner is not None
         and planner.is_level(stream.name)
         and stream.idle_after_us is None

@@ -21,7 +21,6 @@ from strandline.core.durable import digest, other_format
 from strandline.core.errors import damaged
 from strandline.core.temporal import BEFORE_ALL, FOREVER, SECOND, Instant
 from strandline.planner.physical.plan import Pipeline
-from strandline.planner.physical.window_uses import count_shared_joins
 from strandline.runtime.announcements import Announcements
 from strandline.runtime.catch_up import CatchUpPace, behind, follow
 from strandline.runtime.checkpoint.records import RecordReference
@@ -250,8 +249,7 @@ class OffsetPlanner:
             for name, source in self.sources.items()
             if name not in self.tables and name in after
         ]
-        parts = count_shared_joins(physical) * physical.shards
-        return self.budgets.decide(sum(rows), parts, has_work=self.has_work)
+        return self.budgets.decide_on(physical, sum(rows), has_work=self.has_work)
 
     def beginning(self) -> SourceOffsets:
         return dict.fromkeys(self.sources, SourceOffset())

@@ -21,9 +21,10 @@ from strandline.runtime.operators.base import Operator, Watermark
 from strandline.runtime.operators.reorder import ReorderOperator
 from strandline.runtime.operators.routed_pairs import RoutedBatch, RouteOperator
 from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
-from strandline.runtime.state.segments import State
+from strandline.runtime.state.segments import Segment, State
 
 _HELD: Final = "held "  # the name of what is held back of an input, in the state of an operator
+_BEHIND: Final = "behind"  # a number in the state of one that was behind its watermark
 
 
 class Reaches:
@@ -36,11 +37,12 @@ class Reaches:
         self.by_number: dict[int, Instant] = {}
         self.ports: Mapping[str, Instant] = {}
         self._held: dict[tuple[int, int], ReorderOperator] = {}
+        self._behind: set[int] = set()  # operators that were behind their watermark, also without anything held back
 
     @property
     def is_active(self) -> bool:
         """Whether the step does anything beside what new rows bring: some work was put off before it."""
-        return bool(self.ports or self._held) or any(join.has_work for join in self.joins)
+        return bool(self.ports or self._held or self._behind) or any(join.has_work for join in self.joins)
 
     def take(
         self, number: int, reached: Watermark, inputs: list[Batch], done: Sequence[Batch]
@@ -56,10 +58,13 @@ class Reaches:
             return replace(reached, was_over=False), inputs
         known = [self._reach_of(place) for place in places]
         least = min([reached.time, *(reach for reach in known if reach is not None)])
-        is_held = any((number, side) in self._held for side in range(len(places)))
-        if not is_held and all(reach is None for reach in known):
+        was_behind = number in self._behind or any((number, side) in self._held for side in range(len(places)))
+        self._behind.discard(number)
+        if not was_behind and all(reach is None for reach in known):
             return reached, inputs
         self.by_number[number] = least
+        if least < reached.time and any(isinstance(place, Input) for place in places):
+            self._behind.add(number)
         for side, (place, reach) in enumerate(zip(places, known, strict=True)):
             comes_from_exchange = isinstance(place, Input) and reach is not None
             is_ahead = len(places) > 1 and (reached.time if reach is None else reach) > least
@@ -79,6 +84,9 @@ class Reaches:
 
     def restore(self, number: int, state: State) -> State:
         """Take what is held back in front of an operator out of its state."""
+        if _BEHIND in state.numbers:
+            self._behind.add(number)
+            state = State({name: value for name, value in state.numbers.items() if name != _BEHIND}, state.segments)
         own = {name: segments for name, segments in state.segments.items() if not name.startswith(_HELD)}
         for name in state.segments.keys() - own.keys():
             buffer = self._held[number, int(name.removeprefix(_HELD))] = ReorderOperator()
@@ -88,7 +96,13 @@ class Reaches:
     def save(self, number: int, state: State) -> State:
         """The state of an operator with what is held back in front of it."""
         held = {f"{_HELD}{side}": b.waiting.segments for (owner, side), b in self._held.items() if owner == number}
-        return State(state.numbers, {**state.segments, **held}) if held else state
+        behind = {_BEHIND: 1} if number in self._behind else {}
+        return State({**state.numbers, **behind}, {**state.segments, **held}) if held or behind else state
+
+
+def held_back(state: State, side: int) -> Sequence[Segment]:
+    """What is held back of an input, in the state of an operator."""
+    return state.segments.get(f"{_HELD}{side}", ())
 
 
 def _span_of(

@@ -20,10 +20,12 @@ from strandline.core.identity_cache import cached_by_identity
 from strandline.core.temporal import FOREVER, Instant, show_instant
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.plan import Fragment, Node, Pipeline
+from strandline.planner.physical.running_groups import groups_of
 from strandline.planner.physical.structure import goes_by, streams_below
 from strandline.planner.physical.waiting import find_waiting
 from strandline.runtime.edge_metrics import EdgeProfiler, union_metrics
 from strandline.runtime.exchange import DRIVER, Message, ResultWriter, to_table
+from strandline.runtime.fragment_turns import plan_turns
 from strandline.runtime.kernels.batch import FROM, UNTIL, Batch, stack, times
 from strandline.runtime.kernels.compiled import cpu_seconds
 from strandline.runtime.kernels.hashing import hash_rows
@@ -513,10 +515,21 @@ def run_stage(
     for message in messages_in:
         if message.kind == "reach" and message.stage == stage:
             ports[message.name] = min(message.facts["time"], ports.get(message.name, FOREVER))
+    turns = plan_turns(
+        pipeline,
+        stage,
+        shard,
+        messages_in,
+        states,
+        budget,
+        lambda fragment: watermark_of(statuses, fragment.streams),
+        ports,
+    )
+    out.work = out.work.merge(turns.work)
     reporting = _reporting_fragments(pipeline)
     last_stage = pipeline.stages if last_stage is None else last_stage
     after: States = {}
-    for group in _groups_of(pipeline, stage):
+    for group in groups_of(pipeline, stage):
         if not group[0].everywhere and shard != 0:
             continue
         is_announced = announces or any(query in out.announced for fragment in group for query in fragment.queries)
@@ -526,7 +539,9 @@ def run_stage(
         ) -> Watermark:
             return replace(watermark_of(statuses, streams, since), announces=announces, budget=budget)
 
-        fragments, runner, results = _run(group, messages_in, states, reached, ports, out, pipeline)
+        fragments, runner, results = _run(
+            group, messages_in, states, reached, turns.ports_of(group, ports), out, pipeline
+        )
         ids = _operator_ids(fragments, runner)
         _note_work(fragments, runner, reached, out)
         for fragment, result in zip(fragments, results, strict=True):
@@ -551,7 +566,7 @@ def _note_work(
     watermark: Callable[[frozenset[str]], Watermark],
     out: StageOutput,
 ) -> None:
-    """Note what shared window joins have done and put off, and up to when the outputs are complete that wait for it."""
+    """Note what shared window joins have done and put off, and up to when outputs are complete that wait for work."""
     for join in runner.reaches.joins:
         out.work.spent += join.spent
         out.work.left += sum(chunk.rows for chunk in join.waiting.segments)
@@ -611,30 +626,6 @@ def _as_rejected(stream: str, rows: pl.DataFrame) -> pl.DataFrame:
     content = rows.select(pl.struct(columns).struct.json_encode()).to_series()
     parts = {"place": [stream] * rows.height, "row": [None] * rows.height, "reason": reasons, "content": content}
     return pl.DataFrame(parts, schema=REJECT_SCHEMA)
-
-
-@cached_by_identity
-def _groups_of(pipeline: Pipeline, stage: int) -> list[list[Fragment]]:
-    """The fragments of a stage, in groups that run together."""
-    return _group_by_operators(pipeline.at(stage))
-
-
-def _group_by_operators(fragments: Sequence[Fragment]) -> list[list[Fragment]]:
-    """Fragments that have an operator in common run together."""
-    groups: list[list[Fragment]] = []
-    group_of: dict[str, list[Fragment]] = {}  # by operator
-    for fragment in fragments:
-        touching = {id(group): group for operator in fragment.operators if (group := group_of.get(operator))}
-        group, *others = touching.values() or [[]]
-        for other in others:
-            group += other
-            group_of.update({operator: group for each in other for operator in each.operators})
-        groups = [each for each in groups if id(each) not in touching or each is group]
-        if not group:
-            groups.append(group)
-        group.append(fragment)
-        group_of.update(dict.fromkeys(fragment.operators, group))
-    return groups
 
 
 def _operator_ids(fragments: Sequence[Fragment], runner: FragmentRunner) -> list[str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from strandline.core.errors import StrandlineError
 from strandline.runtime.offsets import PipelineOffset, SourceOffset
-from strandline.runtime.scheduling.budget import UNLIMITED, WorkBudget, WorkReport
+from strandline.runtime.scheduling.budget import UNLIMITED, GroupInput, WorkBudget, WorkReport
 from strandline.runtime.scheduling.budget_planner import BatchTimes, BudgetPlanner
 
 NANO = 1e-9
@@ -76,7 +77,9 @@ def test_budgets_are_divided_among_joins_and_shards() -> None:
     assert one is not None and four is not None and four == one // 4
 
 
-@pytest.mark.parametrize("budget", [UNLIMITED, WorkBudget(17, "LWO"), WorkBudget(0)])
+@pytest.mark.parametrize(
+    "budget", [UNLIMITED, WorkBudget(17, "LWO"), WorkBudget(0), WorkBudget(9, fragments={"f3": 12})]
+)
 def test_a_budget_is_part_of_the_offset(budget: WorkBudget) -> None:
     offset = PipelineOffset(3, {"s": SourceOffset(7)}, budget=budget)
     data = offset.to_json()
@@ -91,7 +94,9 @@ def test_a_damaged_budget_is_found() -> None:
         PipelineOffset.from_json(data, Path("offsets/2"))
 
 
-@pytest.mark.parametrize("data", [{"units": "1", "policy": "SWF"}, {"units": 1, "policy": "x"}, {"unit": 1}])
+@pytest.mark.parametrize(
+    "data", [{"units": "1"}, {"units": 1, "policy": "x"}, {"unit": 1}, {"fragments": {"f3": "12"}}]
+)
 def test_no_budget(data: dict[str, object]) -> None:
     with pytest.raises((ValueError, TypeError)):
         WorkBudget.from_json(data)
@@ -100,3 +105,11 @@ def test_no_budget(data: dict[str, object]) -> None:
 def test_a_report_is_that_of_all_shards() -> None:
     one, two = WorkReport(5, 2, {"q": 9, "r": 4}), WorkReport(6, 0, {"q": 7})
     assert one.merge(two) == WorkReport(11, 2, {"q": 7, "r": 4})
+
+
+def test_what_waits_in_front_of_fragments_is_that_of_all_shards() -> None:
+    one = WorkReport(left=3, fragments={"f1": GroupInput(5, 10, [(8, 1), (9, 2)]), "f2": GroupInput(7, 0, [])})
+    two = WorkReport(left=4, fragments={"f1": GroupInput(5, 20, [(6, 4)])})
+    both = {"f1": GroupInput(5, 30, [(6, 4), (8, 1), (9, 2)]), "f2": GroupInput(7, 0, [])}
+    assert one.merge(two) == WorkReport(left=7, fragments=both)
+    assert WorkReport.from_json(json.loads(json.dumps(one.to_json()))) == one

@@ -15,16 +15,28 @@ from strandline.planner.physical.forms import form_of
 from strandline.planner.physical.plan import ExchangeTo, Fragment, Node, Pipeline, numbers, sources
 
 
-@cached_by_identity
 def find_waiting(pipeline: Pipeline) -> Mapping[str, frozenset[int]]:
     """For each fragment the numbers of its operators that may wait, as `numbered` has them."""
+    return _find(pipeline)[0]
+
+
+def find_prompt(pipeline: Pipeline) -> frozenset[str]:
+    """The fragments that must take all of what they read: some of it is needed up to the watermark."""
+    return _find(pipeline)[1]
+
+
+@cached_by_identity
+def _find(pipeline: Pipeline) -> tuple[Mapping[str, frozenset[int]], frozenset[str]]:
     feeders = {f.route.port: f.root for f in pipeline.fragments if isinstance(f.route, ExchangeTo)}
     prompt: set[str] = set()  # ports that must be complete up to the watermark
     waiting: dict[str, frozenset[int]] = {}
+    in_time: set[str] = set()
     for fragment in sorted(pipeline.fragments, key=lambda fragment: -fragment.stage):  # readers before senders
         waiting[fragment.id], ports = _find_within(fragment, feeders, frozenset(prompt))
         prompt |= ports
-    return waiting
+        if ports or len(waiting[fragment.id]) < len(numbers(fragment.root)):
+            in_time.add(fragment.id)
+    return waiting, frozenset(in_time)
 
 
 def _find_within(
