@@ -40,6 +40,10 @@ BatchSecondsOption = Annotated[
         "late, and small ones are not. By default, nothing is put off."
     ),
 ]
+StrategyOption = Annotated[
+    str | None,
+    typer.Option(help="With --batch-seconds, let other operators put off input: fifo, round-robin or chain."),
+]
 TakeOverOption = Annotated[
     bool, typer.Option("--take-over", help="Take over the checkpoint although another run seems to write it.")
 ]
@@ -136,6 +140,7 @@ def run(
     shards: ShardsOption = None,
     batch_rows: BatchRowsOption = 1_000_000,
     batch_seconds: BatchSecondsOption = None,
+    strategy: StrategyOption = None,
     take_over: TakeOverOption = False,
     allow: AllowOption = None,
     log: LogOption = None,
@@ -145,7 +150,7 @@ def run(
     """Run all queries of a script until the sources end or Ctrl-C. On Spark with --out, run it again to resume."""
     start_log(log, log_level)
     options: dict[str, Any] = {"master": master, "shards": shards, "batch_rows": batch_rows, "take_over": take_over}
-    options["batch_seconds"] = batch_seconds
+    options |= {"batch_seconds": batch_seconds, "strategy": strategy}
     if engine == "spark" and script.expanduser().is_file():
         from strandline.engines.spark.launcher.early import begin_early
 

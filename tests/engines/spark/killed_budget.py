@@ -1,7 +1,7 @@
-"""A script whose shared join puts off work in every batch, and which dies in the middle of that. See
-test_carried_work.py.
+"""A script that puts off work in every batch, of a shared join or of fragments in the order of a strategy, and which
+dies in the middle of that. See test_carried_work.py.
 
-python killed_budget.py DIRECTORY [BATCH before|after]
+python killed_budget.py DIRECTORY STRATEGY|- [BATCH before|after]
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.apps.cli import app
+from strandline.runtime import fragment_turns
 from strandline.runtime.batch_report import BatchReport
 from strandline.runtime.pipeline import RunningPipeline
 
@@ -32,10 +33,12 @@ def arrange(batch: int, moment: str) -> None:
     RunningPipeline._record = dying  # type: ignore[method-assign]
 
 
-def main(directory: Path, *moment: str) -> None:
+def main(directory: Path, strategy: str, *moment: str) -> None:
+    fragment_turns.PART_ROWS = 5  # type: ignore[misc]
     if moment:
         arrange(int(moment[0]), moment[1])
     options = ["--shards", "2", "--batch-rows", "60", "--batch-seconds", "0.001"]
+    options += [] if strategy == "-" else ["--strategy", strategy]
     app(["run", str(directory / "script.sql"), "--out", str(directory / "out"), *options])
 
 

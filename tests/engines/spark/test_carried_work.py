@@ -1,4 +1,4 @@
-"""Work of a shared join that is put off on Spark, with kill -9 while some of it waits (docs/decisions/0030)."""
+"""Work of a shared join, and input of fragments, put off on Spark, with kill -9 while it waits (docs/decisions/0030)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from strandline.apps.cli import app
 from strandline.runtime.kernels.changes import coalesce
 from support import LONG
 
@@ -29,6 +31,16 @@ FROM s WINDOW(RANGE {window} MICROSECONDS) a JOIN t WINDOW(RANGE {window} MICROS
 """
 
 
+# No two of them share a join.
+FRAGMENTS = """
+CREATE STREAM joined AS SELECT a.k, a.v, b.v AS w
+FROM s WINDOW(RANGE 900000 MICROSECONDS) a JOIN t WINDOW(RANGE 900000 MICROSECONDS) b ON a.k = b.k;
+CREATE STREAM counted AS SELECT k, v, COUNT(*) AS w FROM s WINDOW(RANGE 2 SECONDS) GROUP BY k, v;
+CREATE STREAM grouped AS SELECT a.k, a.v, COUNT(*) AS w
+FROM s WINDOW(RANGE 1 SECOND) a JOIN t WINDOW(RANGE 1 SECOND) b ON a.v = b.v GROUP BY a.k, a.v;
+"""
+
+
 def write_input(directory: Path) -> dict[str, list[tuple[int, int, int]]]:
     draw, rows = np.random.default_rng(5), dict[str, list[tuple[int, int, int]]]()
     for stream in ("s", "t"):
@@ -40,13 +52,15 @@ def write_input(directory: Path) -> dict[str, list[tuple[int, int, int]]]:
             pq.write_table(table, directory / stream / f"{number:04d}.parquet")
             own = columns["k"].tolist(), columns["v"].tolist(), times.tolist()
             rows.setdefault(stream, []).extend(zip(*own, strict=True))
-    queries = [QUERY.format(name=name, window=window) for name, window in WINDOWS.items()]
-    (directory / "script.sql").write_text(SCRIPT.format(directory=directory) + "".join(queries))
     return rows
 
 
-def run(directory: Path, *moment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(PROGRAM), str(directory), *moment]
+def write_script(directory: Path, *queries: str) -> None:
+    (directory / "script.sql").write_text(SCRIPT.format(directory=directory) + "".join(queries))
+
+
+def run(directory: Path, strategy: str, *moment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(PROGRAM), str(directory), strategy, *moment]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, start_new_session=True)
 
 
@@ -71,26 +85,62 @@ def expected(rows: dict[str, list[tuple[int, int, int]]], window: int) -> pl.Dat
     return coalesce(frame, ["k", "v", "w"]).sort(["k", "v", "w", "@from", "@until"])
 
 
-def offsets(directory: Path) -> list[dict[str, object]]:
+def offsets(directory: Path) -> list[dict[str, Any]]:
     """The offsets in Spark's log, those of our source."""
     (log,) = directory.glob("out/**/spark/offsets")
     names = sorted((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
     return [json.loads(path.read_text().splitlines()[2]) for path in names]
 
 
+def run_with_kills(directory: Path, kills: list[tuple[int, str]], strategy: str = "-") -> None:
+    for batch, moment in kills:
+        killed = run(directory, strategy, str(batch), moment)
+        assert killed.returncode == -9, killed.stdout + killed.stderr
+    done = run(directory, strategy)
+    assert done.returncode == 0, done.stderr
+
+
 def check(directory: Path, kills: list[tuple[int, str]]) -> None:
     rows = write_input(directory)
-    for batch, moment in kills:
-        killed = run(directory, str(batch), moment)
-        assert killed.returncode == -9, killed.stdout + killed.stderr
-    done = run(directory)
-    assert done.returncode == 0, done.stderr
+    write_script(directory, *(QUERY.format(name=name, window=window) for name, window in WINDOWS.items()))
+    run_with_kills(directory, kills)
     for name, window in WINDOWS.items():
         found = results(directory / "out" / name)
         assert found.height > 100
         assert found.equals(expected(rows, window)), name
     budgets = [offset.get("budget") for offset in offsets(directory)]
     assert sum(budget is not None for budget in budgets) > 3, "budgets are in the log"
+
+
+def check_fragments(directory: Path, kills: list[tuple[int, str]], strategy: str) -> None:
+    """The results are those of a run that puts off nothing."""
+    rows = write_input(directory)
+    write_script(directory, FRAGMENTS)
+    app(
+        ["run", str(directory / "script.sql"), "--engine", "local", "--out", str(directory / "whole")],
+        standalone_mode=False,
+    )
+    run_with_kills(directory, kills, strategy)
+    for name in ("joined", "counted", "grouped"):
+        found = results(directory / "out" / name)
+        assert found.height > 100
+        assert found.equals(results(directory / "whole" / name)), name
+    assert results(directory / "out" / "joined").equals(expected(rows, 900_000))
+    limits = [offset.get("budget", {}).get("fragments") for offset in offsets(directory)]
+    assert any(limits), "instants are in the log"
+
+
+@pytest.mark.spark
+def test_killed_while_input_of_fragments_waits(tmp_path: Path) -> None:
+    check_fragments(tmp_path, [(3, "before")], "round-robin")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(not LONG, reason="a campaign")
+@pytest.mark.parametrize("strategy", ["fifo", "round-robin", "chain"])
+def test_killed_again_and_again_while_input_of_fragments_waits(tmp_path: Path, strategy: str) -> None:
+    check_fragments(tmp_path, [(batch, ("before", "after")[batch % 2]) for batch in range(1, 13)], strategy)
 
 
 @pytest.mark.spark
