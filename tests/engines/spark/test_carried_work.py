@@ -1,4 +1,4 @@
-"""Work of a shared join, and input of fragments, put off on Spark, with kill -9 while it waits (docs/decisions/0030)."""
+"""Work of a shared join, and input of fragments, put off on Spark: kill -9 while it waits (docs/decisions/0030)."""
 
 from __future__ import annotations
 
