@@ -1,5 +1,6 @@
-"""A program that adds a query over a table to a pipeline, drops another, changes the table, and dies at a named moment. See
-test_killed_tables.py.
+"""A program that adds a query over a table to a pipeline, drops another, changes the table, and dies at a named moment.
+
+See test_killed_tables.py.
 
 python killed_table.py DIRECTORY [MOMENT]
 """
