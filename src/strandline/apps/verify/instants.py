@@ -10,7 +10,10 @@ from strandline.apps.verify.dataset import Dataset, NameScope, QueryUnderTest, T
 from strandline.apps.verify.over_text import rows_after, window_calls
 from strandline.apps.verify.window_table_text import window_changes
 from strandline.core.temporal import AFTER_ALL, FOREVER
+from strandline.logical import plan as logical
+from strandline.logical.plan import Plan
 from strandline.logical.properties.temporal import granule, is_chronon_stream
+from strandline.logical.tree import walk
 from strandline.sql import ast
 from strandline.sql.binder.derived_windows import with_derived_windows
 from strandline.sql.binder.names import Names
@@ -20,13 +23,24 @@ NEVER: Final[Times] = np.zeros(0, dtype=np.int64)
 
 def change_instants(tested_query: QueryUnderTest, dataset: Dataset, edges: Times) -> Times:
     """Every instant at which the result can change, or at which ours begins or ends, each with the ones just before and
-    after. Instants before the first row of all are left out: there is no result yet."""
+    after. Instants before the first row of all are left out: there is no result yet. So is the instant of that row
+    where the query compares it with the one before, at which an aggregate without keys over tables has no row yet,
+    though a database has one."""
     if dataset.begins is None:
         return NEVER
+    begins = dataset.begins + any(map(_looks_back_at_tables, walk(tested_query.plan)))
     instants = np.concatenate([changes(tested_query.query, tested_query.name_scope, dataset), edges[edges < FOREVER]])
     around = np.unique(np.concatenate([instants - 1, instants, instants + 1]))
-    since_begin: Times = around[around >= dataset.begins]
+    since_begin: Times = around[around >= begins]
     return since_begin
+
+
+def _looks_back_at_tables(node: Plan) -> bool:
+    """Whether a node emits the changes of a query that has an aggregate without keys over a table."""
+    if not isinstance(node, logical.Changes):
+        return False
+    totals = (below for below in walk(node) if isinstance(below, logical.Aggregate) and not below.keys)
+    return any(isinstance(leaf, logical.Scan) and leaf.table is not None for total in totals for leaf in walk(total))
 
 
 def changes(node: ast.Node, scope: NameScope, dataset: Dataset) -> Times:
