@@ -10,6 +10,7 @@ import pytest
 
 import strandline as sl
 from source_testing import wait_for
+from strandline.core.errors import StrandlineError
 
 
 @pytest.fixture
@@ -65,7 +66,7 @@ def test_the_state_of_a_source_is_shown_until_it_fails(database: Any, tmp_path: 
     states = "SELECT name, state, error FROM sys.tables ORDER BY name"
     assert rows(database, states) == [("plain", None, None), ("t", "running", None)]
     described = {row[0]: row[2] for row in rows(database, "DESCRIBE t")}
-    assert described["state"] == "running" and "error" not in described
+    assert described["state"] == "running" and not {"error", "remedy"} & described.keys()
     with sqlite3.connect(path) as origin:
         origin.execute("DROP TABLE t")
     wait_for(lambda: rows(database, states)[1][1] == "failed")
@@ -73,6 +74,13 @@ def test_the_state_of_a_source_is_shown_until_it_fails(database: Any, tmp_path: 
     assert isinstance(error, str) and error.startswith("table-unreadable: cannot read ")
     described = {row[0]: row[2] for row in rows(database, "DESCRIBE t")}
     assert (described["state"], described["error"]) == ("failed", error)
+    [(remedy,)] = rows(database, "SELECT remedy FROM sys.tables WHERE name = 't'")
+    assert described["remedy"] == remedy and str(remedy).endswith("the table resumes where it stopped.")
+    with pytest.raises(StrandlineError) as caught:
+        database.sql("CREATE STREAM s (k INT, ts BIGINT) SOURCE rows((1, 0)) ORDERED BY ts")
+        database.sql("SELECT s.k FROM s JOIN t ON s.k = t.k").await_end(60)
+    assert (caught.value.code, caught.value.hint) == ("feed-failed", remedy)
+    assert rows(database, "SELECT remedy FROM sys.tables WHERE name = 'plain'") == [(None,)]
     shown = database.sql("SHOW TABLES").results("arrow").to_pylist()
     assert [(row["source"], str(row["error"])[:16]) for row in shown] == [
         ("failed", "table-unreadable"),

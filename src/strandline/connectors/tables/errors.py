@@ -152,12 +152,12 @@ def no_longer_kept(table: Table, at: Instant, since: Instant) -> QueryError:
     )
 
 
-def feed_failed(table: Table, failure: StrandlineError) -> SourceError:
+def feed_failed(table: Table, failure: StrandlineError, remedy: str | None) -> SourceError:
     return SourceError(
         f'the source of table "{table.name}" has failed: {failure.message}',
         code="feed-failed",
         detail=failure.detail,
-        hint=f"{failure.hint or 'Fix the cause.'} Then open the database again; the table resumes where it stopped.",
+        hint=remedy,
     )
 
 

@@ -21,3 +21,13 @@ class FeedStatus:
     @property
     def message(self) -> str | None:
         return None if self.error is None else f"{self.error.code}: {self.error.message}"
+
+    @property
+    def remedy(self) -> str | None:
+        """What helps against the error. A feed that waits goes on by itself once it is mended."""
+        if self.error is None:
+            return None
+        hint = self.error.hint or "Fix the cause."
+        if self.state != "failed":
+            return hint
+        return f"{hint} Then open the database again; the table resumes where it stopped."

@@ -174,7 +174,7 @@ class TableStore:
         """Raise the error of a feed that has failed: what the table has is not what it should have."""
         status = self.feed_status
         if status is not None and status.state == "failed" and status.error is not None:
-            raise errors.feed_failed(self.table, status.error)
+            raise errors.feed_failed(self.table, status.error, status.remedy)
 
     # Reading
 

@@ -217,7 +217,8 @@ def _table_facts(table: Table, feed: FeedStatus | None) -> Iterator[Fact]:
         yield "source", None, show_source(table.source)
     if feed is not None:
         yield "state", None, feed.state
-        yield from (("error", None, feed.message),) if feed.message is not None else ()
+        if feed.message is not None:
+            yield from (("error", None, feed.message), ("remedy", None, feed.remedy))
     if table.kind == "temporal":
         yield "valid from", table.time_column, None
         yield "valid until", table.end_column, None

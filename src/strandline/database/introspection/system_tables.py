@@ -118,8 +118,9 @@ def _tables(catalog: Catalog, queries: Sequence[Query]) -> Iterator[tuple[Any, .
         facts = (store.row_count, store.reach, *instants, _log_bytes(store.directory), source)
         feed = FeedPosition.from_text(store.feed_position)
         counts = (None, None, None) if source is None else (feed.read, feed.rejected, feed.late)
-        status = (None, None) if store.feed_status is None else (store.feed_status.state, store.feed_status.message)
-        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts, *status)
+        status = store.feed_status
+        state = (None, None, None) if status is None else (status.state, status.message, status.remedy)
+        yield (table.name, show_table_kind(table), ", ".join(table.key) or None, *facts, *counts, *state)
 
 
 def _instant(at: Instant) -> datetime | None:
@@ -210,7 +211,7 @@ TABLES: Final[dict[str, SystemTable]] = {
     "sys.tables": _table(
         "name VARCHAR, kind VARCHAR, key VARCHAR, rows BIGINT, changes BIGINT, last_change TIMESTAMP, "
         "retained_since TIMESTAMP, log_bytes BIGINT, source VARCHAR, read BIGINT, rejected BIGINT, late BIGINT, "
-        "state VARCHAR, error VARCHAR",
+        "state VARCHAR, error VARCHAR, remedy VARCHAR",
         _tables,
     ),
     "sys.queries": _table(
