@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from strandline.connectors.tables.periods import rows_valid_at
+from strandline.connectors.tables.validity import read_content
 from strandline.core.types import BIGINT, DOUBLE, INT, Type
 from strandline.database.introspection import system_tables
 from strandline.database.query import Query
@@ -42,13 +42,9 @@ class StoredRelations:
     def _table_rows(self, table: Table, scan: Scan, predicate: Expression | None) -> pl.DataFrame:
         store = self._tables.store(table)
         store.check_feed()
-        if table.kind == "temporal":  # all rows, with their periods, or those that are valid at an instant
-            rows = store.content()
-            return rows if scan.at is None else rows_valid_at(rows, table.input, scan.at)
-        if scan.at is not None:
-            return store.content_at(scan.at)
-        key = None if predicate is None else _find_key(table, scan, predicate)
-        return store.content() if key is None else store.find(key)
+        is_past = scan.at is not None or table.kind == "temporal"
+        key = None if is_past or predicate is None else _find_key(table, scan, predicate)
+        return read_content(store, scan.at) if key is None else store.find(key)
 
 
 def _find_key(table: Table, scan: Scan, predicate: Expression) -> pl.DataFrame | None:

@@ -28,6 +28,7 @@ from strandline.connectors.tables.statements import (
     UpdateRows,
 )
 from strandline.connectors.tables.store import Clock, TableStore, open_table, wall_clock
+from strandline.connectors.tables.validity import read_content, read_history
 from strandline.core.arguments import checked, parse_instant
 from strandline.core.durable import encode_name
 from strandline.core.errors import ArgumentError, CatalogError, ParseError, QueryError, Span, StrandlineError
@@ -292,20 +293,23 @@ class TableHandle:
 
     @checked()
     def snapshot(self, at: Moment | None = None, form: Form = "arrow") -> Any:
-        """The rows now, or at an instant of the retained past."""
+        """The rows now, or at an instant of the retained past; of a temporal table all rows, or those that are valid at
+        an instant."""
         self._store.require_open()
         past = None if at is None else parse_instant("snapshot", "at", at)
-        rows = self._store.content() if past is None else self._store.content_at(past)
+        rows = read_content(self._store, past)
         columns = [Column(name, name, kind) for name, kind in self._table.columns]
         now = (pl.lit(0, pl.Int64).alias(FROM), pl.lit(1, pl.Int64).alias(UNTIL))
-        return in_form(to_result(rows.with_columns(now), tuple(columns)).select([c.name for c in columns]), form)
+        result = to_result(rows.with_columns(now), tuple(columns))
+        return in_form(result.select(list(range(len(columns)))), form)  # a temporal table may have valid_from itself
 
     @checked()
     def history(self, form: Form = "arrow", *, since: Moment | None = None, until: Moment | None = None) -> Any:
         """The retained rows with their validity, `[valid_from, valid_until)`; NULL where it goes on.
 
         From `since` on: without rows that ended before. Before `until`: as it was known then, without later changes.
-        The work depends on the changes between the two and on the rows that were there.
+        The work depends on the changes between the two and on the rows that were there. In a temporal table a row is
+        valid in its period.
         """
         self._store.require_open()
         begin = None if since is None else parse_instant("history", "since", since)
@@ -316,9 +320,9 @@ class TableHandle:
                 code="bad-argument",
                 hint="Pass an until that is later than since.",
             )
-        columns = tuple(Column(name, name, kind) for name, kind in self._table.columns)
+        columns = tuple(Column(name, name, kind) for name, kind in self._table.queried_columns)
         finite = pl.when(pl.col(UNTIL) == OPEN).then(FOREVER).otherwise(pl.col(UNTIL)).alias(UNTIL)
-        return in_form(to_result(self._store.history(begin, end).with_columns(finite), columns), form)
+        return in_form(to_result(read_history(self._store, begin, end).with_columns(finite), columns), form)
 
     def _require_key(self, what: str) -> None:
         if not self._table.key:
