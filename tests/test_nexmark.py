@@ -157,3 +157,36 @@ def test_query_is_exact_on_spark(name: str, judge: DuckDBOracle, spark_database:
 def test_every_query_is_exact_on_spark(name: str, judge: DuckDBOracle, spark_database: Database) -> None:
     with sl.connect(spark=spark_database.spark, batch_rows=200) as database:
         check(database, judge, name)
+
+
+SIDE_INPUTS = {
+    "a table that statements fill": "CREATE TABLE {name} (value BIGINT PRIMARY KEY); INSERT INTO {name} VALUES {rows};",
+    "a table that is looked up": "CREATE TABLE {name} (value BIGINT) NON RETROACTIVE;"
+    " INSERT INTO {name} VALUES {rows};",
+    "a file": "CREATE TABLE {name} (value BIGINT) SOURCE file('{path}') CONSTANT;",
+    "rows with periods": "CREATE TABLE {name} (value BIGINT, a BIGINT, b BIGINT) SOURCE rows({periods})"
+    " VALID FROM a UNTIL b;",
+    "a stream": "CREATE STREAM side (value BIGINT, ts BIGINT) SOURCE rows({dated}) ORDERED BY ts;"
+    " CREATE VIEW side_input AS SELECT value FROM side WINDOW(RANGE UNBOUNDED);",
+}
+
+
+@pytest.mark.parametrize("form", SIDE_INPUTS)
+def test_the_side_input_of_q13_has_any_form(tmp_path: Path, judge: DuckDBOracle, form: str) -> None:
+    numbers = range(0, 1200, 3)
+    (tmp_path / "side.csv").write_text("value\n" + "".join(f"{n}\n" for n in numbers))
+    side = SIDE_INPUTS[form].format(
+        name="side_input",
+        path=tmp_path / "side.csv",
+        rows=", ".join(f"({n})" for n in numbers),
+        periods=", ".join(f"({n}, 0, NULL)" for n in numbers),
+        dated=", ".join(f"({n}, 0)" for n in numbers),
+    )
+    text = small("q13")
+    begin, end = text.index("-- The numbers"), text.rindex("SELECT")
+    with sl.connect(engine="local") as database:
+        (verdict,) = verify(database, text[:begin] + side + text[end:], judge, only="q1")
+    assert verdict.unchecked is None and verdict.complete and verdict.equal, verdict.differences[:3]
+    with sl.connect(engine="local") as database:
+        bid = bids(database, "q13")
+    assert verdict.instants_with_rows == bid.filter(pl.col("auction").is_in(numbers))["date_time"].n_unique() > 20
