@@ -924,6 +924,15 @@ def test_decisions_are_numbered_and_say_what_was_rejected() -> None:
         assert heads[:3] == ["Problem", "Choice", "Rejected"], path.name
 
 
+def test_what_decisions_name_exists() -> None:
+    for path in sorted((ROOT / "docs" / "decisions").glob("*.md")):
+        text = path.read_text()
+        _, found, rest = text.partition("\n## What shows it\n")
+        named = re.findall(r"`(?:python )?((?:tests|src)/[\w/.]+)", rest)
+        assert not found or len(named) > 10
+        assert [name for name in named if not (ROOT / name).exists()] == [], path.name
+
+
 def update() -> None:
     """Write the real output into the pages."""
     for path in PAGES:
