@@ -92,3 +92,13 @@ def test_what_a_column_requires_is_described(database: Any) -> None:
     database.sql("CREATE TABLE t (k INT PRIMARY KEY, a INT NOT NULL, b VARCHAR DEFAULT 'it''s' NOT NULL, c DOUBLE)")
     columns = [row[1:] for row in rows(database, "DESCRIBE t") if row[0] == "column"]
     assert columns == [("k", "INT"), ("a", "INT NOT NULL"), ("b", "VARCHAR NOT NULL DEFAULT 'it''s'"), ("c", "DOUBLE")]
+
+
+def test_a_table_that_is_not_there_is_called_a_table(database: Any) -> None:
+    with pytest.raises(StrandlineError) as caught:
+        database.sql("DROP TABLE stok")
+    assert caught.value.code == "unknown-table" and "CREATE TABLE" in str(caught.value.hint)
+    database.sql("CREATE TABLE stock (k INT); DROP TABLE IF EXISTS stok")
+    with pytest.raises(StrandlineError) as caught:
+        database.sql("DROP TABLE stok")
+    assert caught.value.hint == 'Did you mean "stock"?' and caught.value.span is not None

@@ -49,7 +49,7 @@ from strandline.sql.binder.binder import (
 )
 from strandline.sql.binder.create_stream import bind_connector, bind_create_stream, written
 from strandline.sql.binder.create_table import bind_create_table
-from strandline.sql.binder.dml import bind_change, bind_create_table_as
+from strandline.sql.binder.dml import bind_change, bind_create_table_as, unknown_table
 from strandline.sql.binder.notices import stream_notices
 from strandline.sql.binder.scope import suggestion
 from strandline.sql.binder.stored import is_stored_query
@@ -481,6 +481,8 @@ class Statements:
         name, kind = statement.name, statement.kind.lower()
         if statement.if_exists and name.name not in self._catalog:
             return []
+        if kind == "table" and name.name not in self._catalog:
+            raise unknown_table(name.name, self._catalog, name.span)
         stream = self._catalog.get(name.name, name.span)
         if stream.word != kind:
             raise CatalogError(
