@@ -1,6 +1,5 @@
-"""A program that adds a query over a table to a pipeline, drops another, changes the table, and dies at a named moment.
-
-See test_killed_tables.py.
+"""A program that adds a query over a table to a pipeline, drops another, changes the table, and dies at a moment. See
+test_killed_tables.py.
 
 python killed_table.py DIRECTORY [MOMENT]
 """
@@ -45,6 +44,8 @@ def main(directory: Path, moment: str) -> None:
             running["two"] = db.sql(f"CREATE SINK two INTO parquet('{directory}/two') AS {NAMED} STARTING NOW")
             db.sql("INSERT INTO names VALUES (3, 'three')")
         if "one" in running and pipeline.graph.version.number == 1:
+            while pipeline.last_batch < pipeline.graph.version.batch:
+                time.sleep(0.02)
             running.pop("one").stop()
         assert [stream.reader_of for stream in running["two"].pipeline.streams] == ["", "names"]
         (directory / "in" / "_END").touch()
