@@ -58,6 +58,7 @@ MAX_PLAN_HEIGHT: Final = 100
 MAX_NOTICED_NODES: Final = 1_000  # of a plan that is examined for notices
 # IN, ANY and ALL as values are two joins each, and so are those within them: they double with every level.
 MAX_SUBQUERIES: Final = 400
+MAX_HINTED: Final = 60  # characters of an expression that a hint repeats
 
 _SET_KINDS: Final[dict[str, SetKind]] = {
     "EXCEPT ALL": "except all",
@@ -84,6 +85,7 @@ def bind_reading(query: ast.Query, catalog: Catalog, *, stored: bool = False) ->
     binder = Binder(names)
     query = read_clock(query) if stored else open_windows(query, catalog)
     plan = binder.query(with_definitions(query, catalog.functions, catalog.allow), prefix="")
+    binder.refuse_intervals(plan, query)
     if not stored:
         binder.add_notices(plan)
         for notice in (*derived_windows_notices(names.windows), *order_notices(query)):
@@ -136,6 +138,7 @@ class Binder:
         self.ids = Ids()
         self.spans: dict[str, Span] = {}  # the names in FROM, by the ids of their columns
         self.unwindowed: dict[str, str] = {}  # the names in FROM without a window, by the ids of their columns
+        self.intervals: dict[str, Output] = {}  # those that are INTERVALs, by name; of the outermost SELECT last
         self.inlined = 0
         self.select_span: Span | None = None  # of the SELECT at hand
         self.subqueries = 0
@@ -175,6 +178,18 @@ class Binder:
                     return self.query(body, prefix)
             case _:
                 assert_never(query)
+
+    def refuse_intervals(self, plan: Plan, query: ast.Query) -> None:
+        """A subquery may have columns that are INTERVALs, a result may not: it has no such type."""
+        for column in schema(plan):
+            if column.type == INTERVAL:
+                output = self.intervals.get(column.name)
+                span = query.span if output is None else output.span
+                value = column.name if output is None else output.node.text
+                value = value if len(value) <= MAX_HINTED and value.isprintable() and value != "*" else column.name
+                hint = f"Write epoch({value}) for its seconds."
+                message = f'output column "{column.name}" cannot be an INTERVAL'
+                raise BindError(message, code="interval-output", hint=hint, span=span)
 
     def add_notices(self, plan: Plan) -> None:
         """Raise the notices of the plan of a query, unless it is very large."""
@@ -297,9 +312,7 @@ class Binder:
         columns = []
         for output, value in zip(outputs, values, strict=False):
             if value.type == INTERVAL:
-                hint = "Write epoch(later) - epoch(earlier) for seconds."
-                message = f'output column "{output.name}" cannot be an INTERVAL'
-                raise BindError(message, code="interval-output", hint=hint, span=output.span)
+                self.intervals[output.name] = output
             kept = value if in_union or value.type != NULL else cast_to(value, VARCHAR)
             columns.append((Column(self.ids.fresh(prefix + output.name), output.name, kept.type), kept))
         order_values = values[len(outputs) :]
