@@ -118,3 +118,26 @@ def test_type_of_a_hint_exists(name: str) -> None:
     kind = re.match(r"Write ([A-Z]+(?:\(\d+, \d+\))?)", TYPES[name])
     if kind is not None:
         parse_type(kind.group(1))
+
+
+@pytest.mark.parametrize(
+    ("declared", "statement", "hint"),
+    [
+        (
+            "CREATE TABLE x (k VARCHAR, ts TIMESTAMP)",
+            "SELECT k FROM TUMBLE(x, ts, INTERVAL '1 minute')",
+            "CREATE STREAM",
+        ),
+        (
+            """CREATE STREAM x ("payload.user" VARCHAR, ts TIMESTAMP) SOURCE rows(('a', '2024-01-01')) ORDERED BY ts""",
+            "SELECT payload->>'user' AS k FROM x",
+            'its parts are columns: "payload.user".',
+        ),
+    ],
+)
+def test_a_hint_about_what_was_declared(declared: str, statement: str, hint: str) -> None:
+    with sl.connect(engine="local") as db:
+        db.sql(declared)
+        with pytest.raises(sl.StrandlineError) as caught:
+            db.sql(statement)
+    assert hint in str(caught.value.hint)

@@ -223,7 +223,8 @@ def _missing_window(names: list[str], what: str) -> Iterator[Notice]:
         yield Notice(
             "no-window",
             f"{name} is read without a window: {what} meets only rows of the same microsecond",
-            f"write FROM {name} WINDOW(RANGE 10 MINUTES), or WINDOW(NOW) if that is meant",
+            f"write FROM {name} WINDOW(RANGE 10 MINUTES), WINDOW(RANGE UNBOUNDED) for all rows so far, or WINDOW(NOW) "
+            "if that is meant",
         )
 
 

@@ -167,11 +167,18 @@ class Scope:
             return name.error("SELECT has no FROM", "missing-from", hint)
         relations = self.relations if name.qualifier is None else (self.relation(name.qualifier),)
         where = f' in "{relations[0].alias}"' if len(relations) == 1 else ""
-        hint = suggestion(name.column.name, [c.name for r in relations for c in r.columns], "Columns are")
+        names = [c.name for r in relations for c in r.columns]
+        hint = _parts_hint(name.column.name, names) or suggestion(name.column.name, names, "Columns are")
         if name.column.quoted and name.qualifier is None and "mean" not in hint:  # a text in other dialects
             text = name.column.name.replace("'", "''")
             hint = f"{hint} A text is in single quotes: '{text}'."
         return name.column.error(f'column "{name.column.name}" does not exist{where}', "unknown-column", hint)
+
+
+def _parts_hint(unknown_name: str, candidates: list[str]) -> str:
+    """A hint for an object of JSON or Parquet, whose parts are columns; empty if there are none of that name."""
+    parts = [f'"{name}"' for name in candidates if name.lower().startswith(f"{unknown_name.lower()}.")]
+    return f"It is an object, and its parts are columns: {', '.join(parts[:6])}." if parts else ""
 
 
 def suggestion(unknown_name: str, candidates: Iterable[str], otherwise: str) -> str:

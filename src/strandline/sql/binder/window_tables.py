@@ -16,9 +16,21 @@ from strandline.core.errors import BindError, Span
 from strandline.core.types import BIGINT, INTERVAL, TIMESTAMP, Column, Type
 from strandline.logical.decorrelate import null_safe_equality
 from strandline.logical.expressions import AggregateCall, Cast, ColumnRef, Expression, Literal, conjunction
-from strandline.logical.plan import Aggregate, Changes, Filter, Join, Map, Plan, SessionWindow, TimeWindow, WindowBounds
+from strandline.logical.plan import (
+    Aggregate,
+    Changes,
+    Filter,
+    Join,
+    Map,
+    Plan,
+    Scan,
+    SessionWindow,
+    TimeWindow,
+    WindowBounds,
+)
 from strandline.logical.properties.instant_columns import instant_columns
 from strandline.logical.schema import pass_on, schema
+from strandline.logical.tree import walk
 from strandline.sql import ast
 from strandline.sql.binder import from_clause
 from strandline.sql.binder.asof_joins import time_column_of
@@ -38,6 +50,9 @@ def bind_window_table(binder: Binder, table: ast.WindowTable) -> tuple[Plan, Sco
     if time.id not in instant_columns(source, time_column_of(binder.names.catalog)):
         message = f'"{time.name}" is not the time column of a stream without a window'
         hint = "Name the column of ORDERED BY; a subquery passes it on if it has no window and no aggregate."
+        if any(isinstance(node, Scan) and node.table is not None for node in walk(source)):
+            message = f'"{relation.alias}" is a table, and has no windows: its rows have no time of their own'
+            hint = "Declare a stream: CREATE STREAM name SOURCE file('path') ORDERED BY ts."
         raise BindError(message, code="window-table", hint=hint, span=table.time.span)
     alias = relation.alias if table.alias is None else table.alias.name
     kind = BIGINT if time.type == BIGINT else TIMESTAMP

@@ -209,7 +209,6 @@ CLAUSES: Final[dict[str, Hint]] = {
     # SELECT
     "STREAM * FROM": "Leave the word out: a query over a stream is continuous. Write SELECT * FROM s.",
     "ORDER BY ALL": "Name the columns: SELECT k, a FROM t ORDER BY k, a.",
-    "AS FROM": "A query begins with SELECT. Write CREATE TABLE x AS SELECT k, a FROM t.",
     "TOP <number>": _TIES,
     "TOP ( <number>": _TIES.replace("{1}", "{2}"),
     "DISTINCT ON": _LATEST,

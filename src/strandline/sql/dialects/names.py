@@ -237,7 +237,8 @@ CHARACTERS: Final[dict[str, str]] = {
     "”": "Use straight quotes: 'text', \"name\".",
     "‘": "Use straight quotes: 'text', \"name\".",
     "’": "Use straight quotes: 'text', \"name\".",
-    "{": "A window is written WINDOW(RANGE 10 SECONDS) or [RANGE 10 SECONDS].",
+    "{": "A window is written WINDOW(RANGE 10 SECONDS) or [RANGE 10 SECONDS], and a sequence of events (as with"
+    " MATCH_RECOGNIZE) by joins: a JOIN b ON b.k = a.k AND b.ts > a.ts AND b.ts <= a.ts + INTERVAL '10 seconds'.",
     "\\": "Write SHOW STREAMS, SHOW TABLES or DESCRIBE name; in the shell, .help lists commands.",
     "!": "Write NOT, or <> for not equal.",
 }

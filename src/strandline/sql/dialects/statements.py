@@ -124,7 +124,6 @@ STATEMENTS: Final[dict[str, str]] = {
     "UNCACHE": "Write DROP MATERIALIZED VIEW v.",
     "SUBSCRIBE": _FOLLOW,
     "TAIL": _FOLLOW,
-    "FROM": "A query begins with SELECT. Write SELECT * FROM s.",
     # CREATE
     "CREATE SOURCE": _STREAM,
     "CREATE PIPELINE": "Two statements are a pipeline: a stream and a sink. " + _SINK,

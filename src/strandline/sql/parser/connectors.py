@@ -16,6 +16,8 @@ def parse_source_stream(tokens: TokenStream, start: Token, name: ast.Identifier)
     columns: tuple[ast.ColumnDefinition, ...] = ()
     if not tokens.sees("SOURCE"):
         hint = "Write CREATE STREAM name (column TYPE, …) SOURCE … or CREATE STREAM name AS SELECT …."
+        if tokens.sees("FROM") and tokens.peek().kind is Kind.TEXT:
+            hint = f"Write CREATE STREAM {name.name} SOURCE file('{tokens.peek().value}')."
         columns = tokens.parse_enclosed_list(parse_column_definition, hint)
     tokens.expect("SOURCE", hint="Add a source: SOURCE file('path') ORDERED BY column.")
     source = parse_connector(tokens, "source", "file('path'), rows((1, 'a'), …), ….")

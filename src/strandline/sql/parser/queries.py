@@ -49,7 +49,9 @@ def parse_as_query(tokens: TokenStream, hint: str | None = None) -> ast.Query:
 
 def sees_query(tokens: TokenStream) -> bool:
     """Whether a query may begin here, itself in parentheses perhaps."""
-    return tokens.sees_any(("SELECT", "WITH", "VALUES", "(")) or _sees_whole_table(tokens) or sees_changes(tokens)
+    return (
+        tokens.sees_any(("SELECT", "FROM", "WITH", "VALUES", "(")) or _sees_whole_table(tokens) or sees_changes(tokens)
+    )
 
 
 def opens_query(tokens: TokenStream) -> bool:
@@ -65,7 +67,7 @@ def opens_query(tokens: TokenStream) -> bool:
     if inner > MAX_DEPTH:
         raise too_deep(first.span)
     changes = first.keyword in CHANGES and tokens.peek(inner + 1).keyword == "("
-    if first.keyword not in ("SELECT", "WITH", "VALUES") and not changes:
+    if first.keyword not in ("SELECT", "FROM", "WITH", "VALUES") and not changes:
         return False
     closings = map(tokens.find_closing, range(inner - 1, 0, -1))
     return all(tokens.peek(closing + 1).keyword in AFTER_QUERY for closing in closings)
@@ -132,6 +134,8 @@ def _parse_set_operator(tokens: TokenStream) -> str:
 def _parse_query_operand(tokens: TokenStream) -> ast.Query:
     if tokens.sees("SELECT"):
         return _parse_select(tokens)
+    if tokens.sees("FROM"):
+        return _parse_from_first(tokens)
     if sees_changes(tokens):
         return parse_changes(tokens)
     if tokens.sees("WITH"):
@@ -243,6 +247,15 @@ def _parse_select(tokens: TokenStream) -> ast.Select | ast.Changes:
     return ast.Changes(word.keyword, select, column, span=tokens.since(start))
 
 
+def _parse_from_first(tokens: TokenStream) -> ast.Select:
+    """`FROM tables [SELECT list] [WHERE …] …`, as DuckDB writes it; without a list it is SELECT *."""
+    start = tokens.advance()
+    from_tables = tokens.parse_list(tables.parse_table)
+    star = ast.Item(ast.Star(span=start.span), None, span=start.span)
+    distinct, items = _parse_select_list(tokens) if tokens.accept("SELECT") else (False, (star,))
+    return _parse_later_clauses(tokens, start, distinct, items, from_tables)
+
+
 def _parse_select_list(tokens: TokenStream) -> tuple[bool, tuple[ast.Item, ...]]:
     """Whether it is DISTINCT, and the items."""
     distinct = tokens.accept("DISTINCT")
@@ -268,6 +281,17 @@ def _parse_clauses(tokens: TokenStream, start: Token, distinct: bool, items: tup
         from_tables = tokens.parse_list(tables.parse_table)
     elif tokens.token.kind is not Kind.END and not tokens.sees_any((";", ")", *RESERVED)):
         raise tokens.unexpected("FROM")
+    return _parse_later_clauses(tokens, start, distinct, items, from_tables)
+
+
+def _parse_later_clauses(
+    tokens: TokenStream,
+    start: Token,
+    distinct: bool,
+    items: tuple[ast.Item, ...],
+    from_tables: tuple[ast.TableReference, ...],
+) -> ast.Select:
+    """What follows the list and FROM of a SELECT."""
     where = expressions.parse_expression(tokens) if tokens.accept("WHERE") else None
     group_by = _parse_group_by(tokens, items) if tokens.sees("GROUP") else ()
     having = expressions.parse_expression(tokens) if tokens.accept("HAVING") else None
