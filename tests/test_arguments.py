@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -368,3 +369,25 @@ def test_a_dropped_table_says_so(db: Database) -> None:
     db.sql("DROP TABLE gone")
     for call in (lambda: table.insert([(1,)]), lambda: table.snapshot(), lambda: table.history()):
         assert "error[table-closed]" in refusal(call)
+
+
+@pytest.mark.parametrize(
+    ("method", "call"),
+    [
+        ("pl", 'results("polars")'),
+        ("df", 'results("pandas")'),
+        ("arrow", "results()"),
+        ("fetchall", "results().to_pylist()"),
+    ],
+)
+def test_a_method_of_another_library_names_the_one_here(db: Database, query: Query, method: str, call: str) -> None:
+    for owner in (query, db.sql("SHOW STREAMS")):
+        with pytest.raises(AttributeError, match=re.escape(call)):
+            getattr(owner, method)()
+        assert not hasattr(owner, "nothing_of_that_name")
+        written: Any = eval(f"owner.{call}", {"owner": owner})
+        assert len(written) > 0
+
+
+def test_a_statement_is_not_the_name_of_a_query(db: Database) -> None:
+    assert "db.sql(text)" in refusal(lambda: db.query("SELECT x FROM s"))

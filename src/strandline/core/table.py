@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
 from strandline.core.arguments import bad_argument
 from strandline.core.errors import printable
+from strandline.core.foreign_methods import refuse_foreign_method
 
 Form = Literal["arrow", "pandas", "polars"]
 
@@ -46,6 +47,11 @@ class TextTable:
 
     def results(self, form: Form = "arrow") -> Any:
         return in_form(self.table, form)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_foreign_method(self, name)
 
     def __str__(self) -> str:
         cells = [[_cell(name) for name in self.table.column_names]]

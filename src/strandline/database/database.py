@@ -171,6 +171,9 @@ class Database:
     def query(self, name: str, *, sink: Sink | None = None) -> Query:
         """Start the query behind a derived stream."""
         self._require_open()
+        if name not in self.catalog and len(name.split()) > 1:
+            hint = "Write db.sql(text), which runs statements."
+            raise ArgumentError("query() takes the name of a stream, no statement", code="bad-argument", hint=hint)
         return self.run(replace(self._statements.bind_stream(name), sink=sink))
 
     @checked()

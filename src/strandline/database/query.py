@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import polars as pl
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from strandline.connectors.sinks import Memory, Sink
 from strandline.core.arguments import checked, parse_instant, require_name, require_range
 from strandline.core.errors import QueryError, StrandlineError
+from strandline.core.foreign_methods import refuse_foreign_method
 from strandline.core.notices import Notice, NoticeLog
 from strandline.core.table import Form, in_form
 from strandline.core.temporal import BEFORE_ALL, FOREVER, OPEN, Instant, show_instant, to_datetime
@@ -87,6 +88,11 @@ class Query:
         self._notices = notices  # of its statement
         self._running_notices = RunningNotices(name, pipeline, log)
         self._warned = False
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_foreign_method(self, name)
 
     def __repr__(self) -> str:
         first = f"<query {self.name}, complete up to {show_instant(self.progress)}>"
