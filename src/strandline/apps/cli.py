@@ -64,7 +64,7 @@ LogLevelOption = Annotated[
 ]
 _BENCHES = (
     "join, aggregate, filter, latency, growth, operators, changes, forms, costs, orders, shedding, nexmark, tables, "
-    "enrich, over, shared-join, or all."
+    "enrich, over, shared-join, strategies, or all."
 )
 
 

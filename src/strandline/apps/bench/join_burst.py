@@ -83,14 +83,14 @@ class TimedPlanner(BudgetPlanner):
     """Budgets by the CPU time of batches."""
 
     def decide(self, rows: int, parts: int, *, has_work: bool) -> WorkBudget:
-        self.began = _seconds()
+        self.began = cpu_seconds()
         return super().decide(rows, parts, has_work=has_work)
 
     def observe(self, work: WorkReport, seconds: float) -> None:
-        super().observe(work, _seconds() - self.began)
+        super().observe(work, cpu_seconds() - self.began)
 
 
-def _seconds() -> float:
+def cpu_seconds() -> float:
     """CPU seconds of this process, on the machine that is slower."""
     return time.process_time() * SLOWDOWN
 
@@ -154,9 +154,9 @@ def run_burst(policy: str | None, rate: int, scale: float, burst: float = BURST)
     measured, burst_from = Measured(), START + round(fill * SECOND)
     clock.now = max(clock.now, burst_from)
     while not running.ended:
-        began = _seconds()
+        began = cpu_seconds()
         report = run.step()
-        seconds = _seconds() - began
+        seconds = cpu_seconds() - began
         clock.now += round((seconds if report is not None else max(IDLE * scale, seconds)) * SECOND)
         if report is not None:
             measured.cpu_seconds += seconds
@@ -200,12 +200,12 @@ def find_rate(scale: float, seconds: float = 4.0, rate: int = 2_000) -> int:
         run = LocalRun(RunningPipeline(plan_windows(streams, scale)), sources=sources)
         clock.now = START + round(fill * SECOND)
         run.step()
-        began = _seconds()
+        began = cpu_seconds()
         for number in range(round(seconds / BATCH_SECONDS)):
             clock.now = START + round((fill + (number + 1) * BATCH_SECONDS) * SECOND)
             run.step()
         run.close()
-        load = (_seconds() - began) / seconds
+        load = (cpu_seconds() - began) / seconds
         rate = max(100, round(rate * min(4.0, 0.5 / load)))
     return rate
 

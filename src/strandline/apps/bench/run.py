@@ -31,6 +31,7 @@ from strandline.apps.bench.changes import report_changes, run_changes
 from strandline.apps.bench.costs import report_costs, run_costs
 from strandline.apps.bench.enrich import report_enrich, run_enrich
 from strandline.apps.bench.forms import report_forms, run_forms
+from strandline.apps.bench.fragment_burst import report_strategies, run_strategies
 from strandline.apps.bench.generated_streams import START
 from strandline.apps.bench.measure import Cost, Figures, measured
 from strandline.apps.bench.nexmark import nexmark, report_nexmark
@@ -454,6 +455,7 @@ BENCHES: dict[str, tuple[Callable[[Bench], Figures], Callable[[Figures, Console]
     "enrich": (run_enrich, report_enrich),
     "over": (run_over, report_over),
     "shared-join": (run_shared_join, report_shared_join),
+    "strategies": (run_strategies, report_strategies),
 }
 
 
