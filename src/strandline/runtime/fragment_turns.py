@@ -26,7 +26,7 @@ from strandline.runtime.scheduling.budget import GroupInput, WorkBudget, WorkRep
 from strandline.runtime.state.segments import States
 
 PART_ROWS: Final = 512  # that wait together, in reports to the driver
-PARTS: Final = 32  # of a group in a shard, at most
+PARTS: Final = 256  # of a group in a shard, at most
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def test_killed_while_input_of_fragments_waits(tmp_path: Path) -> None:
 @pytest.mark.skipif(not LONG, reason="a campaign")
 @pytest.mark.parametrize("strategy", ["fifo", "round-robin", "chain"])
 def test_killed_again_and_again_while_input_of_fragments_waits(tmp_path: Path, strategy: str) -> None:
-    check_fragments(tmp_path, [(batch, ("before", "after")[batch % 2]) for batch in range(1, 13)], strategy)
+    check_fragments(tmp_path, [(batch, ("before", "after")[batch % 2]) for batch in range(1, 5)], strategy)
 
 
 @pytest.mark.spark

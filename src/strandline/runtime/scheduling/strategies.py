@@ -39,13 +39,16 @@ class WaitingInput:
         """Whether the group takes all that waits, and all that comes."""
         return self.turns > len(self.parts) or (self.turns == len(self.parts) and not self.coming)
 
-    def take(self) -> int:
-        """Take the next part; gives what it costs."""
-        rows = self.coming
+    @property
+    def cost(self) -> int:
+        """What the next part costs."""
+        return self.chart.cost * (self.parts[self.turns][1] if self.turns < len(self.parts) else self.coming)
+
+    def take(self) -> None:
+        """Take the next part."""
         if self.turns < len(self.parts):
-            self.reach, rows = self.parts[self.turns]
+            self.reach = self.parts[self.turns][0]
         self.turns += 1
-        return rows * self.chart.cost
 
 
 StrategyName: TypeAlias = Literal["fifo", "round-robin", "chain"]
@@ -75,16 +78,22 @@ STRATEGIES: Final[dict[str, TurnKey]] = {
 
 
 def take_turns(strategy: str, groups: Sequence[WaitingInput], units: int) -> int:
-    """Let groups take their input in the order of a strategy until so many units are spent, one turn at least. Gives
-    what was spent."""
+    """Let groups take their input in the order of a strategy until so many units are spent, and one turn at least if
+    something waits. Gives what was spent.
+
+    What comes cannot be divided, so it is taken if all of it fits; else it waits, and is divided in the next batch.
+    """
     key, spent = STRATEGIES[strategy], 0
     turns = [(*key(group), number) for number, group in enumerate(groups) if not group.is_over]
     heapq.heapify(turns)
     while turns and (spent < units or not spent):
         group = groups[turns[0][-1]]
-        spent += group.take()
-        if group.is_over:
-            heapq.heappop(turns)
-        else:
-            heapq.heapreplace(turns, (*key(group), turns[0][-1]))
+        waits = group.turns < len(group.parts)
+        if waits or spent + group.cost <= units:
+            spent += group.cost
+            group.take()
+            if not group.is_over:
+                heapq.heapreplace(turns, (*key(group), turns[0][-1]))
+                continue
+        heapq.heappop(turns)
     return spent
