@@ -30,11 +30,13 @@ from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline, StreamForm
 from strandline.planner.stages import optimize
-from strandline.runtime import catch_up, graph_changes
+from strandline.runtime import catch_up, fragment_turns, graph_changes
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
 from strandline.runtime.graph_changes import Addition, add_query, drop_query
+from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
 from strandline.runtime.pipeline import RunningPipeline
-from support import Arrivals, MemorySource, arrange, arrivals, at, bind, edges, elements_of, examples
+from strandline.runtime.scheduling.budget_planner import BudgetPlanner
+from support import Arrivals, MemorySource, RandomBudgets, arrange, arrivals, at, bind, edges, elements_of, examples
 from table_logs import DrawnTable, MemoryStore, MemoryTable
 
 TEXTS = (
@@ -100,6 +102,7 @@ class History:
     shards: int
     dice: Random
     over_tables: float = 0.0  # the share of queries that read some
+    budgets: BudgetPlanner = field(default_factory=BudgetPlanner)
     queries: dict[str, Living] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -120,6 +123,7 @@ class History:
         columns = {query.name: query.columns for query in pipeline.queries}
         buffers = {name: Memory(None).make_buffer(columns[name], in_fragments=True) for name in columns}
         self.pipeline = RunningPipeline(pipeline, buffers=buffers)
+        self.pipeline.budgets = self.budgets
         for number, text in enumerate(texts):
             name = f"q{number}"
             self.pipeline.writers[name] = Memory(None).open(name, columns[name])
@@ -266,6 +270,31 @@ def test_queries_that_come_and_go_are_those_alone(
         history = History({stream.name: stream for stream in small}, shards, Random(seed), over_tables)
         patch.setattr(graph_changes, "open_source", history.source)
         # Some readers share a log, others have one of their own, as those of topics.
+        patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
+        history.go()
+        history.check()
+
+
+@given(
+    a=arrivals("a", {"k": INT, "v": INT}, most=12),
+    b=arrivals("b", {"k": INT, "w": INT}, most=8),
+    shards=st.integers(1, 2),
+    seed=st.integers(0, 2**32),
+    over_tables=st.sampled_from((0.0, 0.4)),
+)
+@settings(max_examples=examples(40), deadline=None)
+def test_queries_come_and_go_while_work_waits(
+    a: Arrivals, b: Arrivals, shards: int, seed: int, over_tables: float
+) -> None:
+    """Work that some put off is done before operators are shared in another way."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SharedWindowJoinOperator, "chunk_rows", 2)
+        patch.setattr(fragment_turns, "PART_ROWS", 1)
+        small = [replace(stream, elements=_small(stream)) for stream in (a, b)]
+        history = History(
+            {stream.name: stream for stream in small}, shards, Random(seed), over_tables, RandomBudgets(seed)
+        )
+        patch.setattr(graph_changes, "open_source", history.source)
         patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
         history.go()
         history.check()

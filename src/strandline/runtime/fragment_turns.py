@@ -1,4 +1,4 @@
-"""What the groups of fragments of a stage take in a batch: their input up to an instant that the driver has decided on.
+"""What the groups of fragments of a stage take in a batch: their input up to an instant that the driver decides on.
 
     group a     ......|.....      takes what is before |, and the rest waits in front of its operators
     group b     ..|..             all that a group reads waits from one instant on, in all shards

@@ -1,1 +1,1 @@
-"""Order of work in a join that several windows share: bands, policies, and the release of results."""
+"""Order of work that is put off: of a join that several windows share, and of fragments."""

@@ -1,5 +1,4 @@
-"""Work budgets: how much of the waiting work of shared window joins and fragments a batch does, in units of the cost
-model.
+"""Work budgets: how much waiting work of shared joins and of fragments a batch does, in units of the cost model.
 
 A unit is a nanosecond by the prices of the cost model, counted as work is done: what is counted follows from the data
 alone, so that a batch which runs again stops at the same task. How long a unit takes is measured by the driver.
