@@ -1,4 +1,4 @@
-"""Queries over a shared join that puts off work: watermarks of their own, metrics, and one that is dropped."""
+"""Queries that put off work, of a shared join or of fragments: watermarks of their own, metrics, and a drop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.statements import BoundQuery
 from strandline.logical.catalog import BaseStream
+from strandline.runtime import fragment_turns
 from strandline.runtime.operators.shared_window_join import SharedWindowJoinOperator
+from strandline.runtime.scheduling.strategies import StrategyName
 
 WINDOWS = {"small": 2, "large": 40}
 ROWS = [(n % 3, n, f"2024-01-01 00:{n // 60:02d}:{n % 60:02d}") for n in range(120)]
@@ -89,3 +91,50 @@ def test_a_query_is_dropped_while_work_waits(db: Database, dropped: str) -> None
     assert query.await_end(30)
     assert pairs(query) == expected(name)
     assert query.metrics()["work_left"] == 0
+
+
+# ---- fragments -------------------------------------------------------------------------------------------------------
+
+COUNTED = "SELECT k, COUNT(*) AS n FROM s WINDOW(RANGE 5 SECONDS) GROUP BY k"
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "round-robin", "chain"])
+def test_fragments_put_off_input(strategy: StrategyName, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results are those of a run that puts off nothing; each query has a watermark of its own meanwhile."""
+    monkeypatch.setattr(fragment_turns, "PART_ROWS", 5)
+    text = "SELECT p.v, q.v AS w FROM s WINDOW(RANGE 9 SECONDS) p JOIN t WINDOW(RANGE 9 SECONDS) q ON p.k = q.k"
+    waited = 0
+    with sl.connect(engine="local", batch_seconds=1e-6, batch_rows=30, strategy=strategy) as database:
+        for stream in ("s", "t"):
+            database.sql(f"CREATE STREAM {stream} (k BIGINT, v BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts")
+        streams = [stream for stream in database.catalog if isinstance(stream, BaseStream)]
+        bound = [
+            BoundQuery(name, bind_over(query, streams), frozenset(read))
+            for name, query, read in (("joined", text, "st"), ("counted", COUNTED, "s"))
+        ]
+        queries = {query.name: query for query in database.start(bound, None)}
+        for stream in ("s", "t"):
+            database.append(stream, ROWS)
+            database.end(stream)
+        while not all(query.ended for query in queries.values()):
+            waited += any(query.metrics()["work_left"] > 0 for query in queries.values())
+            time.sleep(0.0005)
+        assert waited
+        joined, counted = queries["joined"], queries["counted"]
+        assert joined.await_end(30) and counted.await_end(30)
+        assert pairs(joined) == sorted((v, w) for k, v, _ in ROWS for m, w, _ in ROWS if k == m and abs(v - w) < 9)
+        metrics = joined.metrics()
+        assert metrics["work_left"] == 0
+        assert 0 < metrics["response_p50"] <= metrics["response_p99"] <= metrics["response_max"]
+        starts = counted.results()["valid_from"].to_pylist()
+        assert len(starts) >= len(ROWS), "each row begins an interval"
+
+
+def test_a_strategy_needs_a_length_of_batches() -> None:
+    with pytest.raises(sl.StrandlineError, match="strategy"):
+        sl.connect(engine="local", strategy="chain")
+
+
+def test_an_unknown_strategy() -> None:
+    with pytest.raises(sl.StrandlineError, match="strategy"):
+        sl.connect(engine="local", batch_seconds=1, strategy="lifo")  # type: ignore[arg-type]

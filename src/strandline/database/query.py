@@ -319,7 +319,7 @@ class Query:
         or from the beginning; then `rows_behind` is about how many rows it has to read to be where others are.
         `response_p50`, `response_p99` and `response_max` are seconds from the decision on a batch to the delivery of
         the results that it made possible, in this run: the median, the 99th percentile and the longest; None without
-        results. `work_left` is how many rows of joins wait until a later batch has time for them, if the query waits
+        results. `work_left` is how many rows wait until a later batch has time for them, if the query waits
         for that.
         """
         counted, driver = self._running.metrics, self._running.driver

@@ -43,7 +43,7 @@ class PipelineMetrics:
         self.last_result_batches: dict[str, int] = {}  # the last batch that brought rows, by query
         self.operators: Mapping[str, OperatorCounters] = {}  # by fragment: totals of what passed, and what is kept now
         self.reaches: Mapping[str, Instant] = {}  # of queries that wait for work: up to when their results are complete
-        self.work_left = 0  # rows of shared window joins that wait
+        self.work_left = 0  # rows that wait, of shared window joins and of fragments
         self.measurements = Measurements()
         self._measured_before = self.measurements
         self._before_last = Totals(dict(self.rows_out), {}, {}, {})
