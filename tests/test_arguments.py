@@ -106,8 +106,8 @@ SINKS: dict[str, dict[str, Any]] = {
 }
 CONNECT: dict[str, Any] = {
     "spark": None, "master": None, "engine": "local", "checkpoint": None, "shards": None, "buckets": None,
-    "batch_rows": 1000, "batch_seconds": 1.0, "policy": "SWF", "keep": 10, "shedding": None, "capacity": None,
-    "config": None, "take_over": False, "allow": None, "tables": None,
+    "batch_rows": 1000, "batch_seconds": 1.0, "policy": "SWF", "strategy": "fifo", "keep": 10, "shedding": None,
+    "capacity": None, "config": None, "take_over": False, "allow": None, "tables": None,
 }  # fmt: skip
 
 
