@@ -28,7 +28,7 @@ from strandline.logical.plan import Plan
 from strandline.logical.reference.interpreter import Element, bag, change_instants, snapshot
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
-from strandline.planner.physical.plan import Pipeline, StreamForm
+from strandline.planner.physical.plan import Pipeline, Route, StreamForm, fragments_of, numbered
 from strandline.planner.stages import optimize
 from strandline.runtime import catch_up, fragment_turns, graph_changes
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
@@ -83,6 +83,25 @@ OVER_TABLES = (
 )
 
 
+SELECTIONS = ("", " AND v > 0", " AND v > 0 AND w > 0", " AND w < 2", " AND v <= 1 AND v > -1")
+RESULTS = ("a.k, v, w", "w, v + 1 AS v", "a.k, w - 1 AS u", "*", "v, count(*) AS n, max(w) AS m")
+CONDITIONS = ("a.k = b.k",) * 3 + ("a.k = b.k AND v < w", "v < w")
+
+
+def window(dice: Random) -> str:
+    if dice.random() < 0.1:
+        return dice.choice(("", " WINDOW(RANGE UNBOUNDED)"))
+    slide = f" SLIDE {dice.choice((2, 3))} MICROSECONDS" if dice.random() < 0.2 else ""
+    return f" WINDOW(RANGE {dice.choice((1, 2, 4, 9, 20))} MICROSECONDS{slide})"
+
+
+def join(dice: Random) -> str:
+    """A query over a window join, of which the others differ in their windows, selections and columns."""
+    columns = dice.choice(RESULTS)
+    rows = f"a{window(dice)}, b{window(dice)} WHERE {dice.choice(CONDITIONS)}{dice.choice(SELECTIONS)}"
+    return f"SELECT {columns} FROM {rows}{' GROUP BY v' if 'count' in columns else ''}"
+
+
 @dataclass
 class Living:
     """A query of a history: from when its rows count, and where its results are. `readers` are the inputs of its
@@ -104,6 +123,8 @@ class History:
     over_tables: float = 0.0  # the share of queries that read some
     budgets: BudgetPlanner = field(default_factory=BudgetPlanner)
     queries: dict[str, Living] = field(default_factory=dict)
+    only_joins: bool = False
+    shared: int = 0  # joins of which a query that came has become a use
 
     def __post_init__(self) -> None:
         self.chance = Random(str(self.dice.getstate()))  # of what is about tables
@@ -116,6 +137,8 @@ class History:
         texts = [self.text() for _ in range(self.dice.choice((1, 1, 2, 4)))]
         if len(texts) > 1:  # of which some share a join
             texts = [self.dice.choice((text, *JOINS)) for text in texts]
+        if self.only_joins:
+            texts = [join(self.dice) for _ in texts]
         self.texts = list(texts)
         parts = [self.part(f"q{number}", text) for number, text in enumerate(texts)]
         scopes = [str(sorted(part.queries[0].streams)) for part in parts]
@@ -138,7 +161,7 @@ class History:
     def text(self) -> str:
         if self.chance.random() < self.over_tables:
             return self.chance.choice(OVER_TABLES)
-        return self.dice.choice(TEXTS)
+        return join(self.dice) if self.only_joins else self.dice.choice(TEXTS)
 
     def bind(self, text: str) -> Plan:
         tables = [Arrivals(drawn.name, (), (), table=drawn.table) for drawn in self.tables]
@@ -183,9 +206,12 @@ class History:
         self.texts.append(text)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
-        start = self.dice.choice(STARTS)
+        start = "now" if self.only_joins and self.dice.random() < 0.6 else self.dice.choice(STARTS)
         add_query(self.pipeline, Addition(GraphQuery(name, start=start), part, scope, Memory(None)))
         number = self.pipeline.graph.version.query(name).number
+        own = fragments_of(self.pipeline.physical, name)
+        nodes = [node for fragment in own for node in numbered(fragment.root)]
+        self.shared += any(isinstance(node, Route) and node.since > BEFORE_ALL for node in nodes)
         since = self.pipeline.metrics.plan_of(name).since
         assert start == "now" or since == BEFORE_ALL
         self.queries[name] = self.living_query(name, text, since, number)
@@ -315,3 +341,37 @@ def _small(stream: Arrivals) -> tuple[Element, ...]:
     return tuple(
         replace(element, values={**element.values, "k": few(element.values["k"])}) for element in stream.elements
     )
+
+
+@pytest.mark.parametrize("first", range(0, examples(10) * 10, 10))
+def test_uses_of_joins_that_come_and_go_are_those_alone(first: int) -> None:
+    """Queries come to a join that runs, or a join of one query becomes shared with them, and others go."""
+    shared = sum(check_joins(seed) for seed in range(first, first + 10))
+    assert shared
+
+
+def check_joins(seed: int) -> int:
+    dice = Random(seed)
+
+    def stream(name: str, value: str) -> Arrivals:
+        rows = [
+            (dice.randint(0, 30), dice.randint(0, 5), (dice.choice((0, 1, 1, None)), dice.randint(-1, 3)))
+            for _ in range(dice.randint(4, 16))
+        ]
+        return arrange(name, {"k": INT, value: INT}, rows, dice.choice((0, 0, 3)))
+
+    streams = {"a": stream("a", "v"), "b": stream("b", "w")}
+    budgets = dice.choice((BudgetPlanner(), RandomBudgets(seed)))
+    history = History(streams, dice.randint(1, 2), dice, only_joins=True, budgets=budgets)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph_changes, "open_source", history.source)
+        patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
+        patch.setattr(SharedWindowJoinOperator, "chunk_rows", 2)
+        patch.setattr(fragment_turns, "PART_ROWS", 1)
+        try:
+            history.go()
+            history.check()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+    return history.shared

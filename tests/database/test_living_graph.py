@@ -23,6 +23,7 @@ from strandline.core.errors import QueryError, StrandlineError
 from strandline.database.database import Database
 from strandline.database.query import Query
 from strandline.database.script import read_script, start_script
+from strandline.planner.physical import plan as physical
 
 DAY = "2024-01-01 00:00:"
 COUNTS = "SELECT k, count(*) AS n FROM s WINDOW(RANGE 10 SECONDS) GROUP BY k"
@@ -72,6 +73,74 @@ def test_a_query_that_starts_now_joins_the_pipeline_that_reads_its_stream(db: Da
     assert in_one_pipeline(first, second)
     assert values(first) == [("a", 1), ("a", 3), ("b", 2), ("c", 4)]
     assert values(second) == [("c", 4)]  # that of instant 5 is not after everything that was read
+
+
+JOIN = "SELECT s.k, v, w FROM s WINDOW(RANGE {0} SECONDS) JOIN t WINDOW(RANGE {0} SECONDS) ON s.k = t.k"
+
+
+def test_queries_that_come_are_uses_of_the_join_that_runs(db: Database) -> None:
+    """The join of one query is shared from then on; its rows stay for the largest window, as long as that has a use."""
+    first = db.sql(JOIN.format(2), name="first")
+    give(db, ("a", 1, 0))
+    give(db, ("a", 10, 0), to="t")
+    wait_for(lambda: has_read(first, 0))
+    large = db.sql(f"{JOIN.format(9)} WHERE w > 5 STARTING NOW", name="large")
+    some = db.sql(f"{JOIN.format(4)} WHERE v > 2 STARTING NOW", name="some")
+    give(db, ("a", 2, 1))
+    give(db, ("a", 11, 1), to="t")
+    wait_for(lambda: has_read(first, 1))
+    (join,) = [line for line in first.explain().splitlines() if "shared by" in line]
+    assert "SharedWindowJoin" in join and "3 windows" in join and "shared by first, large, some" in join
+    shown = db.sql("SHOW GRAPH").results().to_pylist()
+    assert [row["queries"] for row in shown if "Join" in row["operator"]] == ["first, large, some"]
+    give(db, ("b", 0, 2))
+    give(db, ("c", 0, 2), to="t")
+    wait_for(lambda: has_read(first, 2))
+    large.stop()
+    give(db, ("a", 3, 4))
+    give(db, ("a", 4, 4), to="t")
+    db.end("s")
+    db.end("t")
+    assert first.await_end(20) and some.await_end(20)
+    (join,) = [line for line in first.explain().splitlines() if "shared by" in line]
+    assert "2 windows" in join and "shared by first, some" in join
+    assert values(first) == [("a", 1, 10), ("a", 1, 11), ("a", 2, 10), ("a", 2, 11), ("a", 3, 4)]
+    assert values(some) == [("a", 3, 11), ("a", 3, 4)]
+    assert values(large) == [("a", 2, 11)]
+
+
+def has_read(query: Query, second: int) -> bool:
+    """Whether it has read both streams up to a second of the day."""
+    ends = [status.high for status in query._pipeline.metrics.statuses.values()]
+    return len(ends) == 2 and min(ends) == 1_704_067_200_000_000 + second * 1_000_000
+
+
+def state_of_joins(query: Query) -> tuple[int, int]:
+    """How many joins the graph has, and how many rows are in the state."""
+    kinds = physical.HashJoin, physical.SharedWindowJoin
+    fragments = query.pipeline.fragments
+    joins = {node for fragment in fragments for node in physical.numbered(fragment.root) if isinstance(node, kinds)}
+    return len(joins), sum(sum(counted.rows) for counted in query._pipeline.metrics.operators.values())
+
+
+def test_queries_that_come_one_by_one_keep_no_more_than_the_largest(db: Database) -> None:
+    def run(*windows: int) -> tuple[int, int]:
+        with sl.connect(engine="local") as database:
+            for name, value in (("s", "v"), ("t", "w")):
+                database.sql(
+                    f"CREATE STREAM {name} (k VARCHAR, {value} BIGINT, ts TIMESTAMP) SOURCE events() ORDERED BY ts"
+                )
+            query = database.sql(JOIN.format(windows[0]), name="first")
+            for number, window in enumerate(windows[1:]):
+                database.sql(f"{JOIN.format(window)} STARTING NOW", name=f"q{number}")
+            for name in ("s", "t"):  # what comes at once leaves by row, else by segment
+                give(database, *((key, second, second) for second in range(50) for key in "abcd"), to=name)
+            wait_for(lambda: has_read(query, 49))
+            return state_of_joins(query)
+
+    alone, together = run(30), run(*range(1, 31))
+    assert together[0] == 1
+    assert together[1] <= 1.1 * alone[1] > 200
 
 
 def test_equal_queries_of_one_instant_are_one_operator(db: Database) -> None:

@@ -49,10 +49,11 @@ def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | N
     with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
         part, since, scope = begin_query(addition, running, pipeline.metrics.statuses, version.number + 1)
-        extended = extend(running, part, scope, since=since, number=number, first_fragment=version.next_fragment)
+        first_fragment = version.next_fragment
+        extended, moved = extend(running, part, scope, since=since, number=number, first_fragment=first_fragment)
         batch = pipeline.metrics.last_batch + 1
         added = replace(query, number=number, began=version.number + 1, batch=batch, scope=addition.scope)
-        following = version.following(extended, (*version.queries, added), batch)
+        following = version.following(extended, (*version.queries, added), batch, moved)
         functions = {**pipeline.declared.functions, **user_functions(addition.part)}
         streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
         declared = replace(pipeline.declared, functions=functions, streams=streams)
@@ -83,23 +84,25 @@ def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additio
     """
     assert pipeline.planner is None, "no batch runs"
     version, batch = pipeline.graph.version, pipeline.metrics.last_batch + 1
-    remaining = version.pipeline
+    remaining, next_fragment = version.pipeline, version.next_fragment
     for query in version.queries:
         if query.name in dropped:
-            remaining = shrink(remaining, query.name)
+            remaining = shrink(remaining, query.name, next_fragment)
+            next_fragment = _next_fragment(remaining, next_fragment)
     queries = [query for query in version.queries if query.name not in dropped]
     known = {stream.name for stream in remaining.streams}
     statuses = {name: status for name, status in pipeline.metrics.statuses.items() if name in known}
-    extended, next_fragment = remaining, version.next_fragment
+    extended, moved = remaining, dict[str, str]()
     for number, addition in enumerate(additions, version.next_query):
         part, since, scope = begin_query(addition, remaining, statuses, version.number + 1)
-        extended = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
-        next_fragment = max([next_fragment, *(int(fragment.id[1:]) + 1 for fragment in extended.fragments)])
+        extended, changed = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
+        moved |= changed
+        next_fragment = _next_fragment(extended, next_fragment)
         began = version.number + 1
         queries.append(replace(addition.query, number=number, began=began, batch=batch, scope=addition.scope))
     added = {addition.query.name for addition in additions}
     failed = [failed for failed in version.failed if failed.query.name not in added | set(dropped)]
-    following = version.following(extended, queries, batch, remaining=remaining, failed=failed)
+    following = version.following(extended, queries, batch, moved, remaining=remaining, failed=failed)
     for addition in additions:
         functions = {**pipeline.declared.functions, **user_functions(addition.part)}
         streams = {**pipeline.declared.streams, **declarations(addition.part.streams)}
@@ -116,6 +119,11 @@ def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additio
     pipeline.write_places()
     for addition in additions:
         pipeline.prepare_writer(addition.query.name)
+
+
+def _next_fragment(pipeline: Pipeline, given: int) -> int:
+    """The next free number of a fragment."""
+    return max([given, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
 
 
 def finish_batches(pipeline: RunningPipeline) -> None:

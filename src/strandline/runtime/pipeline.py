@@ -349,7 +349,7 @@ class RunningPipeline:
         """Let a query go, and store a version without it; what nothing reads any more is closed."""
         graph, version = self.graph, self.graph.version
         self.detach(query, failure, is_whole=is_whole)
-        remaining = shrink(version.pipeline, query)
+        remaining = shrink(version.pipeline, query, version.next_fragment)
         queries = [other for other in version.queries if other.name != query]
         failed = list(version.failed)
         if failure is not None:

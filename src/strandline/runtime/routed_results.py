@@ -14,18 +14,18 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from strandline.core.temporal import FOREVER
+from strandline.core.temporal import BEFORE_ALL, FOREVER
 from strandline.core.types import Schema
 from strandline.runtime.exchange import DRIVER, Message
 from strandline.runtime.kernels.batch import Times
-from strandline.runtime.operators.routed_pairs import PairsOfUse, take_parts, valid_in
+from strandline.runtime.operators.routed_pairs import PairsOfUse, mark_pairs, take_parts, valid_in
 from strandline.runtime.result import INSTANT, result_schema, to_array, to_instants
 
 _LEFT: Final = "@left"
 _RIGHT: Final = "@right"
 _WORD: Final = "@word"
 _Parts: TypeAlias = tuple[tuple[int, int], ...]  # where each begins and ends
-_Use: TypeAlias = tuple[_Parts, tuple[int, int], int, tuple[str, ...], tuple[str, ...]]
+_Use: TypeAlias = tuple[_Parts, tuple[int, int], int, int, tuple[str, ...], tuple[str, ...]]
 
 
 def bundle(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema]) -> Iterator[Message]:
@@ -47,7 +47,7 @@ def _bundle_join(results: Mapping[str, PairsOfUse], columns: Mapping[str, Schema
         schema = result_schema(named)
         fields.update({source: schema.field(number).type for number, source in enumerate(sources)})
         parts = tuple((part.start, part.stop) for part in pairs.parts)
-        use = parts, pairs.bounds, pairs.bit, sources, tuple(schema.names)
+        use = parts, pairs.bounds, pairs.bit, pairs.since, sources, tuple(schema.names)
         uses.setdefault(use, []).append(query)
     any_pairs = next(iter(results.values()))
     frame, routing = any_pairs.source.frame, any_pairs.source.routing
@@ -77,14 +77,16 @@ def unbundle(message: Message) -> Iterator[tuple[str, pa.Table]]:
     begin = to_instants(starts)
     words = arrays[_WORD].to_numpy() if _WORD in arrays else None
     ends = _Ends(left, right)
-    for queries, bounds, over, bit, sources, names in message.facts["uses"]:
-        parts = [slice(*part) for part in bounds]
+    for queries, bounds, over, bit, since, sources, names in message.facts["uses"]:
+        parts = tuple(slice(*part) for part in bounds)
         columns_of_use = [_join([arrays[source][part] for part in parts]) for source in sources]
         columns_of_use.append(_join([begin[part] for part in parts]))
         columns_of_use.append(_join([ends.within(part, *over) for part in parts]))
-        if bit:
-            assert words is not None, "selections have words"
-            kept = pa.array(np.flatnonzero(take_parts(words, tuple(parts)) & bit))
+        if bit or since > BEFORE_ALL:
+            own = None if words is None else take_parts(words, parts)
+            marked = mark_pairs(take_parts(left, parts), take_parts(right, parts), own, bit, since)
+            assert marked is not None, "some may not count"
+            kept = pa.array(np.flatnonzero(marked))
             columns_of_use = [column.take(kept) for column in columns_of_use]
         if len(columns_of_use[-1]):
             schema = _name(tuple(names), tuple(column.type for column in columns_of_use))

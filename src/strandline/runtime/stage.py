@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce
+from functools import cache, reduce
 from itertools import pairwise
 from operator import add
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -95,8 +95,8 @@ def operator_for(node: Node) -> Operator:
             words = left_word, right_word
             schemas = physical.schema(left), physical.schema(right)
             return SharedWindowJoinOperator(left_keys, right_keys, condition, words, *schemas, uses)
-        case physical.Route(use, outputs, _):
-            return RouteOperator(use, outputs)
+        case physical.Route(use, outputs, _, since):
+            return RouteOperator(use, outputs, since)
         case physical.CountWindow(partition, rows, slide, by_value, source, form):
             return CountWindowOperator(partition, rows, slide, by_value, physical.schema(source), form)
         case physical.SessionWindow(partition, gap_us, source):
@@ -157,18 +157,23 @@ def operator_for(node: Node) -> Operator:
             raise AssertionError(f"{type(node).__name__} is not an operator that runs")
 
 
+Place: TypeAlias = tuple[int, int]
+
+
 class Wiring(NamedTuple):
     """The operators of fragments in the order in which they step, each with where its inputs come from: a port, or the
     operator of that number. For each root, where its output comes from, and the numbers of its operators; the ports
-    that are read; the sets of streams by which operators go, and for each operator the numbers of its own set and of
-    that of its inputs; and the routes, which are the same operators in every batch."""
+    that are read; the sets of streams by which operators go; the numbers of a set and of a fragment that are met; for
+    each operator those of itself and of its inputs, with the first fragment that has it; and the routes, which are the
+    same operators in every batch."""
 
     steps: list[tuple[Node, list[physical.Input | int]]]
     outputs: list[physical.Input | int]
     numbers: list[list[int]]
     ports: list[physical.Input]
     sets: list[frozenset[str]]
-    goes_by: list[tuple[int, int]]
+    places: list[Place]
+    goes_by: list[tuple[Place, Place]]
     routes: dict[int, RouteOperator]
 
 
@@ -188,11 +193,19 @@ def _wire(*parts: Node | frozenset[str]) -> Wiring:
     ports = list({port.name: port for root in roots for port in physical.ports(root)}.values())
     pairs = [(own[node], streams_below(node, own[node])) for node in number_of]
     sets = list(dict.fromkeys((*streams, *(each for pair in pairs for each in pair))))
-    by_number = [(sets.index(one), sets.index(below)) for one, below in pairs]
+    owners = {number: root for root in reversed(range(len(roots))) for number in numbers[root]}
+    by_number = [
+        ((sets.index(one), owners[number]), (sets.index(below), owners[number]))
+        for number, (one, below) in enumerate(pairs)
+    ]
+    of_roots = [(sets.index(own_streams), root) for root, own_streams in enumerate(streams)]
+    places = list(dict.fromkeys((*of_roots, *(each for pair in by_number for each in pair))))
     routes = {
-        n: RouteOperator(node.use, node.outputs) for node, n in number_of.items() if isinstance(node, physical.Route)
+        number: RouteOperator(node.use, node.outputs, node.since)
+        for node, number in number_of.items()
+        if isinstance(node, physical.Route)
     }
-    return Wiring(steps, [place(root) for root in roots], numbers, ports, sets, by_number, routes)
+    return Wiring(steps, [place(root) for root in roots], numbers, ports, sets, places, by_number, routes)
 
 
 class OperatorError(Exception):
@@ -217,7 +230,7 @@ class FragmentRunner:
     ) -> None:
         self._roots = roots
         wiring = _wire(*roots, *(streams or (frozenset(),) * len(roots)))
-        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._goes_by, routes = wiring
+        self._steps, self._outputs, self.numbers, self.ports, self._sets, self._places, self._goes_by, routes = wiring
         self._watch = watch
         self.operators = [routes.get(number) or operator_for(node) for number, (node, _) in enumerate(self._steps)]
         self._release_early()
@@ -251,13 +264,16 @@ class FragmentRunner:
                     join.in_time |= {routes[number].bounds}
 
     def step(
-        self, inputs: Mapping[str, Batch], watermark: Watermark | Callable[[frozenset[str]], Watermark]
+        self, inputs: Mapping[str, Batch], watermark: Watermark | Callable[[frozenset[str], int], Watermark]
     ) -> list[Batch]:
-        """The output of each fragment up to the watermark, which may be one by streams; inputs by port. What is over
-        does not run again."""
-        reached_by = [watermark(streams) if callable(watermark) else watermark for streams in self._sets]
+        """The output of each fragment up to the watermark, which may be one by streams and by the number of a fragment
+        that has the operator; inputs by port. What is over does not run again."""
+        reached_at = {
+            (place, fragment): watermark(self._sets[place], fragment) if callable(watermark) else watermark
+            for place, fragment in self._places
+        }
         puts_off = bool(self.reaches.joins) or self.reaches.is_active
-        if all(reached.was_over for reached in reached_by) and not self.reaches.is_active:
+        if all(reached.was_over for reached in reached_at.values()) and not self.reaches.is_active:
             return [Batch.empty(physical.schema(root)) for root in self._roots]
         done: list[Batch] = []
 
@@ -270,14 +286,14 @@ class FragmentRunner:
         before = cpu_seconds()
         for number, (node, sources) in enumerate(self._steps):
             own, below = self._goes_by[number]
-            reached, batches = reached_by[own], [input_of(source) for source in sources]
+            reached, batches = reached_at[own], [input_of(source) for source in sources]
             if puts_off:
                 reached, batches = self.reaches.take(number, reached, batches, done)
             if reached.was_over:
                 done.append(Batch.empty(physical.schema(node)))
                 continue
             if own != below:
-                reached = replace(reached, below=reached_by[below].time)
+                reached = replace(reached, below=reached_at[below].time)
             try:
                 done.append(self.operators[number].step(batches, reached))
             except QueryError as error:
@@ -532,12 +548,13 @@ def run_stage(
     for group in groups_of(pipeline, stage):
         if not group[0].everywhere and shard != 0:
             continue
-        is_announced = announces or any(query in out.announced for fragment in group for query in fragment.queries)
+        announced = {f.since for f in group if announces or not out.announced.isdisjoint(f.queries)}
 
+        @cache
         def reached(
-            streams: frozenset[str], since: Instant = group[0].since, announces: bool = is_announced
+            streams: frozenset[str], since: Instant, announced: Collection[Instant] = frozenset(announced)
         ) -> Watermark:
-            return replace(watermark_of(statuses, streams, since), announces=announces, budget=budget)
+            return replace(watermark_of(statuses, streams, since), announces=since in announced, budget=budget)
 
         fragments, runner, results = _run(
             group, messages_in, states, reached, turns.ports_of(group, ports), out, pipeline
@@ -563,7 +580,7 @@ def run_stage(
 def _note_work(
     fragments: Sequence[Fragment],
     runner: FragmentRunner,
-    watermark: Callable[[frozenset[str]], Watermark],
+    watermark: Callable[[frozenset[str], Instant], Watermark],
     out: StageOutput,
 ) -> None:
     """Note what shared window joins have done and put off, and up to when outputs are complete that wait for work."""
@@ -577,7 +594,7 @@ def _note_work(
             message = Message("reach", fragment.route.port, fragment.route.stage, out.sender, facts={"time": reach})
             for shard in range(out.shards):
                 out.send(shard, message)
-        elif reach < watermark(fragment.streams).time:
+        elif reach < watermark(fragment.streams, fragment.since).time:
             out.work.reaches[fragment.route.query] = reach
 
 
@@ -585,7 +602,7 @@ def _run(
     fragments: Sequence[Fragment],
     messages_in: Sequence[Message],
     states: States,
-    watermark: Callable[[frozenset[str]], Watermark],
+    watermark: Callable[[frozenset[str], Instant], Watermark],
     reaches: Mapping[str, Instant],
     out: StageOutput,
     pipeline: Pipeline,
@@ -596,8 +613,13 @@ def _run(
         runner = out.runner(*fragments, waiting=find_waiting(pipeline))
         runner.reaches.ports = {port.name: reaches[port.name] for port in runner.ports if port.name in reaches}
         runner.restore(_operator_ids(fragments, runner), states)
+        since = [fragment.since for fragment in fragments]
+
+        def reached(streams: frozenset[str], fragment: int, since: Sequence[Instant] = since) -> Watermark:
+            return watermark(streams, since[fragment])
+
         try:
-            return fragments, runner, runner.step(_inputs(runner.ports, messages_in), watermark)
+            return fragments, runner, runner.step(_inputs(runner.ports, messages_in), reached)
         except OperatorError as failure:
             failed = runner.readers(failure.number, fragments)
             if len(out.failed | failed) == len(pipeline.queries):

@@ -126,6 +126,19 @@ def test_states_are_found_by_the_ids_that_they_were_stored_under() -> None:
     assert version.states_of({old: "before it began"}, 0) == {}
 
 
+def test_states_are_found_of_an_operator_that_was_moved_twice() -> None:
+    """Also where no batch ran between the two changes."""
+    version, new, old = taken_over()
+    (fragment,) = (fragment for fragment in version.pipeline.fragments if new in fragment.operators)
+    ids = tuple("newest" if each == new else each for each in fragment.operators)
+    others = (each for each in version.pipeline.fragments if each is not fragment)
+    pipeline = replace(version.pipeline, fragments=(*others, replace(fragment, operators=ids)))
+    again = version.following(pipeline, version.queries, 12, {"newest": new})
+    assert again.states_of({old: "of the query"}, 1) == {"newest": "of the query"}
+    assert again.states_of({new: "since it was taken over"}, version.number) == {"newest": "since it was taken over"}
+    assert again.states_of({"newest": "at last"}, again.number) == {"newest": "at last"}
+
+
 def test_where_states_were_is_read_as_it_was_written(tmp_path: Path) -> None:
     versions = GraphVersions(tmp_path)
     version, new, _ = taken_over()

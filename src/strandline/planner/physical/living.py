@@ -1,21 +1,24 @@
 """Pipelines that change while they run: a query is added to the operators that run, or taken away from them.
 
     extend    operators of equal structure are taken as they run; fragments keep their ids, ports are named apart
+              window joins become uses of those that run (`living_joins.py`)
     shrink    what no other query needs goes
     rename    the same plan over other readers of its streams
 
-Law    shrink(extend(p, q), q) = p, but for the numbers that were given
+Law    shrink(extend(p, q), q) = p, but for the numbers that were given, and for joins that are shared from then on
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Final, cast
 
 from strandline.core.temporal import Instant
 from strandline.logical.catalog import BaseStream
 from strandline.planner.physical import plan as physical
+from strandline.planner.physical.living_joins import drop_uses, join_running
 from strandline.planner.physical.plan import ExchangeTo, Fragment, Node, Pipeline, ResultOf, sources, with_sources
 from strandline.planner.physical.structure import SharedFragments
 
@@ -24,8 +27,9 @@ _SOURCE: Final = "source:"
 
 def extend(
     running: Pipeline, part: Pipeline, scope: str, *, since: Instant, number: int, first_fragment: int
-) -> Pipeline:
-    """A pipeline with another query, whose own plan is `part`, over the rows from `since` on.
+) -> tuple[Pipeline, Mapping[str, str]]:
+    """A pipeline with another query, whose own plan is `part`, over the rows from `since` on; and the ids that
+    operators had up to now, by those that they have.
 
     `scope` is what must be equal beside the structure for an operator to be shared, the beginning included. `number` is
     that of the query, and `first_fragment` the next free number of a fragment.
@@ -38,12 +42,14 @@ def extend(
         for place, fragment in enumerate(part.fragments)
     ]
     queries = tuple(replace(query, since=since) for query in part.queries)
-    shared = SharedFragments.of(running)
-    added = shared.add(replace(part, fragments=tuple(fragments), queries=queries), scope)
+    given = (f"f{number}" for number in count(first_fragment + len(fragments)))
+    joined = join_running(running, replace(part, fragments=tuple(fragments), queries=queries), since, given)
+    shared = SharedFragments.of(joined.running)
+    added = shared.add(joined.part, scope, joined.known)
     known = {stream.name for stream in running.streams}
     streams = (*running.streams, *(stream for stream in part.streams if stream.name not in known))
     in_order = sorted(shared.fragments, key=lambda fragment: fragment.stage)
-    return Pipeline(streams, tuple(in_order), (*running.queries, *added), running.shards)
+    return Pipeline(streams, tuple(in_order), (*running.queries, *added), running.shards), joined.moved
 
 
 def rename_streams(part: Pipeline, streams: Sequence[BaseStream], names: Mapping[str, str]) -> Pipeline:
@@ -62,8 +68,9 @@ def rename_streams(part: Pipeline, streams: Sequence[BaseStream], names: Mapping
     return Pipeline(tuple(streams), fragments, queries, part.shards)
 
 
-def shrink(running: Pipeline, name: str) -> Pipeline:
-    """A pipeline without a query. A stream is read as long as a second reader follows it."""
+def shrink(running: Pipeline, name: str, first_fragment: int) -> Pipeline:
+    """A pipeline without a query. A stream is read as long as a second reader follows it. `first_fragment` is the next
+    free number of a fragment."""
     queries = tuple(query for query in running.queries if query.name != name)
     needed = {f.id for query in queries for f in physical.fragments_of(running, query.name)}
     fragments = tuple(
@@ -74,7 +81,8 @@ def shrink(running: Pipeline, name: str) -> Pipeline:
     read = frozenset[str]().union(*(query.streams for query in queries))
     read |= {stream.reader_of for stream in running.streams if stream.name in read and stream.follows}
     streams = tuple(stream for stream in running.streams if stream.name in read)
-    return Pipeline(streams, fragments, queries, running.shards)
+    given = (f"f{number}" for number in count(first_fragment))
+    return drop_uses(Pipeline(streams, fragments, queries, running.shards), given)
 
 
 def _rename_ports(fragment: Fragment, names: dict[str, str]) -> Fragment:

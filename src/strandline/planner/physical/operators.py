@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from strandline.core.identity_cache import cached_by_identity
-from strandline.core.temporal import SECOND, show_duration
+from strandline.core.temporal import BEFORE_ALL, SECOND, show_duration, show_instant
 from strandline.functions.aggregates import needs_members
 from strandline.logical import explain
 from strandline.logical.expressions import Frame
@@ -20,7 +20,7 @@ from strandline.planner.physical import plan as physical
 from strandline.planner.physical import update_pattern
 from strandline.planner.physical.plan import Node, schema, sources
 from strandline.planner.physical.update_pattern import ENDLESS, INSTANTS, UNKNOWN, Lifetimes
-from strandline.planner.physical.window_uses import classes, ends_in_order
+from strandline.planner.physical.window_uses import classes, ends_in_order, living
 from strandline.planner.physical_cardinality import (
     PhysicalProfile,
     beginning_share,
@@ -87,8 +87,9 @@ def show_node(node: Node, feeders: Mapping[str, str]) -> str:
             return _show_join(node)
         case physical.SharedWindowJoin():
             return _show_shared_join(node)
-        case physical.Route(use, outputs, _):
-            return f"Route {show_use(use)}: {explain.show_outputs(outputs)}"
+        case physical.Route(use, outputs, _, since):
+            begin = "" if since == BEFORE_ALL else f" from {show_instant(since)} on"
+            return f"Route {show_use(use)}{begin}: {explain.show_outputs(outputs)}"
         case physical.IncrementalAggregate(keys, aggregates, _, form, panes, coalesces):
             how = (", by panes" if panes else "") + (", coalesced" if coalesces else "")
             return f"IncrementalAggregate{explain.show_grouping(keys, aggregates)}{how}{_show_form(form)}"
@@ -131,9 +132,10 @@ def _show_join(node: physical.JoinNode) -> str:
 def _show_shared_join(node: physical.SharedWindowJoin) -> str:
     pairs = ", ".join(f"{one.id} = {two.id}" for one, two in zip(node.left_keys, node.right_keys, strict=True))
     rest = "" if node.condition is None else f" if {explain.show_expression(node.condition)}"
-    number = len(classes(node.uses))
+    uses = living(node.uses)
+    number = len(classes(uses))
     selections = f", {number} selections" if number > 1 else ""
-    windows = len({(use.left, use.right) for use in node.uses})
+    windows = len({(use.left, use.right) for use in uses})
     return f"SharedWindowJoin{' on ' + pairs if pairs else ''}{rest} for {windows} windows{selections}"
 
 
@@ -202,7 +204,7 @@ def derive_lifetimes(node: Node, below: Sequence[Lifetimes]) -> Lifetimes:
 
 @cached_by_identity  # of a hundred queries over one join each asks for the pairs of all of them
 def _uses_lifetimes(uses: tuple[physical.WindowUse, ...]) -> Lifetimes:
-    return update_pattern.merged([_use_lifetimes(use) for use in uses])
+    return update_pattern.merged([_use_lifetimes(use) for use in living(uses)])
 
 
 def _use_lifetimes(use: physical.WindowUse) -> Lifetimes:

@@ -251,16 +251,22 @@ class HashJoin:
 
 WindowExtent: TypeAlias = tuple[int | None, int, int]  # range, slide and offset of a time window
 POINTS: Final[WindowExtent] = (1, 1, 0)  # of a stream without a window: each row for its instant
+NO_WINDOW: Final[WindowExtent] = (0, 1, 0)  # of a use that is gone
 
 
 @dataclass(frozen=True, slots=True)
 class WindowUse:
     """A use of a shared window join: the windows over both sides, and the selections of rows, by digest; "" is every
-    row that the join has."""
+    row that the join had when it began."""
 
     left: WindowExtent
     right: WindowExtent
     selections: tuple[str, str] = ("", "")
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it only holds the place of its class of selections: no query has it any more."""
+        return NO_WINDOW in (self.left, self.right)
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +276,7 @@ class SharedWindowJoin:
 
     Bit i of the words is set for a row that the selections of the i-th class of uses let through; a side without a
     word has what all of them let through. `uses` are those of the routes that read it: they are no part of its
-    identity, so that its state serves others, too.
+    identity, so that its state serves others, too. Where a use is gone, one without windows keeps the bit of its class.
     """
 
     tag: ClassVar[str] = "SharedWindowJoin"
@@ -287,12 +293,14 @@ class SharedWindowJoin:
 @dataclass(frozen=True, slots=True)
 class Route:
     """The pairs of one use of a shared window join, valid while both rows are in their windows. Where a window slides
-    by more than an instant a pair may start later than the slice: a reorder buffer follows."""
+    by more than an instant a pair may start later than the slice: a reorder buffer follows. Of a query that came while
+    the join ran, both rows have times from `since` on."""
 
     tag: ClassVar[str] = "Route"
     use: WindowUse
     outputs: tuple[tuple[Column, ColumnRef], ...]
     source: Node
+    since: Instant = field(default=BEFORE_ALL, metadata=UNLESS_DEFAULT)
 
 
 MatchKind: TypeAlias = Literal["left", "full", "semi", "anti", "mark"]

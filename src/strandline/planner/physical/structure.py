@@ -108,19 +108,22 @@ class SharedFragments:
     def fragments(self) -> list[Fragment]:
         return [*self._fragments.values(), *self._further]
 
-    def add(self, part: Pipeline, given_scope: str) -> list[QueryPlan]:
-        """Add the fragments of a pipeline; returns its queries, with the columns of the operators that they share."""
+    def add(
+        self, part: Pipeline, given_scope: str, known: Mapping[Node, str] = MappingProxyType({})
+    ) -> list[QueryPlan]:
+        """Add the fragments of a pipeline; returns its queries, with the columns of the operators that they share.
+        `known` are operators that run, with their ids: they are shared whatever their scope."""
         query_scope = given_scope + _number_bodies(part, self._bodies)
         ports: dict[str, physical.Input] = {}
         roots: dict[str, Node] = {}
         for fragment in part.fragments:  # in the order of their stages
             scope = f"{query_scope} {fragment.everywhere}"  # a count without keys runs in one shard, with all below it
-            structures = Structures(scope, MappingProxyType(dict(ports)))
+            structures = Structures(scope, MappingProxyType(dict(ports)), known)
             if isinstance(fragment.root, physical.Input) and (self._runs or fragment.since > BEFORE_ALL):
                 self._keep_readers(fragment, structures)
             root = self._nodes.add(fragment.root, structures, fragment.streams)
             route = fragment.route
-            shared = replace(fragment, root=root, operators=operator_ids(root, scope, fragment.streams))
+            shared = replace(fragment, root=root, operators=operator_ids(root, scope, fragment.streams, known))
             if isinstance(route, physical.ExchangeTo):
                 names = dict(zip(_ids(fragment.root), _ids(root), strict=True))
                 keys = tuple(names[key] for key in route.keys)
@@ -179,9 +182,15 @@ def _ids(node: Node) -> list[str]:
     return [column.id for column in schema(node)]
 
 
-def operator_ids(root: Node, scope: str = "", streams: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """The ids of the operators of a fragment, in the order of `numbered`. Equal ones with other names have numbers."""
-    structures, below = Structures(scope), goes_by([root], [streams])
+def operator_ids(
+    root: Node,
+    scope: str = "",
+    streams: frozenset[str] = frozenset(),
+    known: Mapping[Node, str] = MappingProxyType({}),
+) -> tuple[str, ...]:
+    """The ids of the operators of a fragment, in the order of `numbered`. Equal ones with other names have numbers.
+    `known` are those that have an id."""
+    structures, below = Structures(scope, known=known), goes_by([root], [streams])
     ids: list[str] = []
     for node in numbered(root):
         ids.append(free_id(structures.id_of(node, below[node]), ids))
@@ -211,14 +220,22 @@ class Structures:
 
     `scope` is part of every id: what decides beside the plan whether two operators may be one. So are the streams whose
     watermark an operator goes by. `ports` are the inputs from exchanges as they are shared, by their names in the plan.
+    `known` are operators that have an id, whatever the scope.
     """
 
-    def __init__(self, scope: str = "", ports: Mapping[str, physical.Input] = MappingProxyType({})) -> None:
-        self._scope, self._ports = scope, ports
+    def __init__(
+        self,
+        scope: str = "",
+        ports: Mapping[str, physical.Input] = MappingProxyType({}),
+        known: Mapping[Node, str] = MappingProxyType({}),
+    ) -> None:
+        self._scope, self._ports, self._known = scope, ports, known
         # By identity; the node is kept, so that no other takes its place.
         self._ids: dict[tuple[int, frozenset[str]], tuple[Node, str]] = {}
 
     def id_of(self, node: Node, streams: frozenset[str] = frozenset()) -> str:
+        if self._known and node in self._known:
+            return self._known[node]
         known = self._ids.get((id(node), streams))
         if known is None:
             inputs = sources(node)

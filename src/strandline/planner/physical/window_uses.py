@@ -19,6 +19,11 @@ def bounds(use: WindowUse) -> tuple[int, int]:
     return bound(use.left), bound(use.right)
 
 
+def living(uses: Sequence[WindowUse]) -> list[WindowUse]:
+    """Uses without those that are gone."""
+    return [use for use in uses if not use.is_gone]
+
+
 def classes(uses: Sequence[WindowUse]) -> dict[tuple[str, str], int]:
     """The classes of selections, with the bits of words that stand for them: in the order in which uses have them."""
     return {selections: bit for bit, selections in enumerate(dict.fromkeys(use.selections for use in uses))}

@@ -99,7 +99,8 @@ class GraphVersion:
     one from before is not its state. `batch` is the first batch that may run with the version. Numbers of queries and
     fragments are given once; `next_query` and `next_fragment` are the next free ones. `name` is that of the graph, the
     same in all versions: files beside those of other pipelines have it. `moved` has for operators of queries that were
-    taken over the version that did so, and the id that they had before. `failed` are the queries that it lost.
+    taken over, and of joins that became shared, the version that did so, and the id that they had before; for that id
+    too, if it was not the first one. `failed` are the queries that it lost.
     """
 
     number: int
@@ -138,8 +139,14 @@ class GraphVersion:
         going_on = set(parts_of(self.pipeline if remaining is None else remaining))
         known = {part: begun for part, begun in self.since.items() if part in going_on}
         since = {part: known.get(moved.get(part, part), number) for part in parts_of(pipeline)}
-        moves = {part: move for part, move in self.moved.items() if part in since and part in going_on}
-        moves |= {part: (number, before) for part, before in moved.items()}
+        moves = {part: (number, before) for part, before in moved.items()}
+        moves |= {part: self.moved[part] for part in (since.keys() & going_on & self.moved.keys()) - moves.keys()}
+        pending = [before for _, before in moves.values()]
+        while pending:  # what was moved twice may have a state from before both
+            if (earlier := self.moved.get(before := pending.pop())) is not None and before not in moves:
+                moves[before] = earlier
+                pending.append(earlier[1])
+        moves = dict(sorted(moves.items()))
         next_query = max([self.next_query, *(query.number + 1 for query in queries)])
         next_fragment = max([self.next_fragment, *(int(fragment.id[1:]) + 1 for fragment in pipeline.fragments)])
         given = next_query, next_fragment, self.name, moves, self.failed if failed is None else tuple(failed)
@@ -156,9 +163,14 @@ class GraphVersion:
 
     def states_of(self, states: Mapping[str, Kept], version: int) -> dict[str, Kept]:
         """What an earlier version had of the operators of this one, by id."""
-        before = {name: old for name, (number, old) in self.moved.items() if version < number}
-        known = {name: before.get(name, name) for name in self.since if self.has_begun(name, version)}
+        known = {name: self._stored_as(name, version) for name in self.since if self.has_begun(name, version)}
         return {name: states[stored] for name, stored in known.items() if stored in states}
+
+    def _stored_as(self, operator: str, version: int) -> str:
+        """The id that an operator had in an earlier version."""
+        while operator in self.moved and version < self.moved[operator][0]:
+            operator = self.moved[operator][1]
+        return operator
 
     def queries_since(self, version: int) -> frozenset[str]:
         """The names of the queries that an earlier version had as well."""
@@ -305,7 +317,7 @@ def _check(version: GraphVersion, path: Path) -> None:
     names = [query.name for query in version.queries]
     fits = names == [query.name for query in version.pipeline.queries]
     fits &= set(version.since) == set(parts_of(version.pipeline))
-    fits &= version.moved.keys() <= version.since.keys()
+    fits &= version.moved.keys() <= version.since.keys() | {old for _, old in version.moved.values()}
     fits &= all(len(f.operators) == len(numbered(f.root)) for f in version.pipeline.fragments)
     if not fits:
         raise damaged(path)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from strandline.core.temporal import FOREVER, Instant
+from strandline.core.temporal import BEFORE_ALL, FOREVER, Instant
 from strandline.core.types import Column
 from strandline.logical.expressions import ColumnRef
 from strandline.planner.physical.plan import WindowUse
@@ -24,7 +25,7 @@ Span: TypeAlias = tuple[Instant, Instant]
 Parts: TypeAlias = tuple[slice, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Routing:
     """Pairs in the order of their bands: the times of both rows, the word of each pair if there are selections, and
     for each pair of bounds the parts with the pairs within them: a single one, unless work is put off.
@@ -41,6 +42,11 @@ class Routing:
     parts: dict[Bounds, Parts]
     classes: dict[tuple[str, str], int]
     spans: dict[Bounds, Span] | None = None
+
+    @cached_property
+    def oldest(self) -> Instant:
+        """The earliest time of a row in a pair."""
+        return min((int(time.min()) for time in (self.left_times, self.right_times) if len(time)), default=FOREVER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +115,33 @@ def valid_in(left_times: Times, right_times: Times, over_left: int, over_right: 
     return np.maximum(left_times, right_times), np.minimum(*ends)
 
 
+def mark_pairs(left_times: Times, right_times: Times, words: Index | None, bit: int, since: Instant) -> Mask | None:
+    """Which pairs have the bit of a selection, and rows from an instant on; None if that does not matter."""
+    marked: Mask | None = None
+    if bit:
+        assert words is not None, "selections have words"
+        marked = (words & bit) != 0
+    if since > BEFORE_ALL:
+        counted: Mask = np.minimum(left_times, right_times) >= since
+        marked = counted if marked is None else marked & counted
+    return marked
+
+
 class RouteOperator(Operator):
     """The pairs of one use of a shared window join.
 
     Law    snapshot(out, t) = snapshot(left window, t) ⋈ snapshot(right window, t), over the rows of the selections
+           with times from `since` on
     Emits  pairs that may start after the slice if a window slides: a reorder buffer follows
     """
 
     is_timed = False
 
-    def __init__(self, use: WindowUse, outputs: Sequence[tuple[Column, ColumnRef]]) -> None:
+    def __init__(
+        self, use: WindowUse, outputs: Sequence[tuple[Column, ColumnRef]], since: Instant = BEFORE_ALL
+    ) -> None:
         self.use = use
+        self.since = since
         self.outputs = tuple((column.id, source.id) for column, source in outputs)
         self.bounds = bounds(use)
         self.slides = use.left[1] > 1 or use.right[1] > 1
@@ -127,7 +149,7 @@ class RouteOperator(Operator):
     def step(self, inputs: list[Batch], watermark: Watermark) -> Batch:
         (batch,) = inputs
         assert isinstance(batch, RoutedBatch), "a route follows a shared window join"
-        pairs = PairsOfUse(batch, self.use, self.bounds, self.outputs)
+        pairs = PairsOfUse(batch, self.use, self.bounds, self.outputs, self.since)
         if not self.slides:
             return pairs
         left_times, right_times = pairs.times
@@ -142,18 +164,24 @@ class PairsOfUse(Batch):
     """The pairs of one use: parts of columns that all uses have in common. Only where an operator reads them they are
     made a frame; results are cut out of the common columns by the driver."""
 
-    __slots__ = ("_frame", "_marked", "bit", "bounds", "outputs", "parts", "source")
+    __slots__ = ("_frame", "_marked", "bit", "bounds", "outputs", "parts", "since", "source")
 
     source: RoutedBatch
     parts: Parts
     bounds: Bounds
     outputs: tuple[tuple[str, str], ...]
     bit: int
+    since: Instant  # before all, if no pair has an older row
     _frame: pl.DataFrame | None
     _marked: Mask | None
 
     def __init__(
-        self, source: RoutedBatch, use: WindowUse, bounds: Bounds, outputs: tuple[tuple[str, str], ...]
+        self,
+        source: RoutedBatch,
+        use: WindowUse,
+        bounds: Bounds,
+        outputs: tuple[tuple[str, str], ...],
+        since: Instant = BEFORE_ALL,
     ) -> None:
         routing = source.routing
         fields = {
@@ -162,6 +190,7 @@ class PairsOfUse(Batch):
             "bounds": bounds,
             "outputs": outputs,
             "bit": 0 if routing.words is None else 1 << routing.classes[use.selections],
+            "since": since if since > routing.oldest else BEFORE_ALL,
             "_frame": None,
             "_marked": None,
         }
@@ -176,11 +205,11 @@ class PairsOfUse(Batch):
 
     @property
     def marked(self) -> Mask | None:
-        """Which pairs of the parts are those of the selection; None if all are."""
-        if self._marked is None and self.bit:
+        """Which pairs of the parts are those of the selection, and of rows that count; None if all are."""
+        if self._marked is None:
             words = self.source.routing.words
-            assert words is not None, "there is a bit"
-            object.__setattr__(self, "_marked", (take_parts(words, self.parts) & self.bit) != 0)
+            words = None if words is None else take_parts(words, self.parts)
+            object.__setattr__(self, "_marked", mark_pairs(*self.times, words, self.bit, self.since))
         return self._marked
 
     def __len__(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +16,7 @@ from strandline.core.types import Schema
 from strandline.logical.expressions import ColumnRef, Expression
 from strandline.planner.compaction import StateStructure
 from strandline.planner.physical.plan import WindowUse
-from strandline.planner.physical.window_uses import bounds, classes, extents_by_bits
+from strandline.planner.physical.window_uses import bounds, classes, extents_by_bits, living
 from strandline.runtime.kernels.batch import (
     FROM,
     UNTIL,
@@ -23,6 +24,7 @@ from strandline.runtime.kernels.batch import (
     Index,
     Mask,
     Times,
+    frame_schema,
     gather,
     stack,
     times,
@@ -96,7 +98,7 @@ class Layout:
 
 @lru_cache(maxsize=256)  # operators are made again in every batch
 def _lay_out(uses: tuple[WindowUse, ...]) -> Layout:
-    of_uses = list(dict.fromkeys(map(bounds, uses)))
+    of_uses = list(dict.fromkeys(map(bounds, living(uses))))
     over_left, over_right = (Bands.of(side) for side in zip(*of_uses, strict=True))
     firsts = len(over_left) - 1 - over_left.band_of_window([left for left, _ in of_uses])
     lasts = len(over_left) + over_right.band_of_window([right for _, right in of_uses])
@@ -155,6 +157,7 @@ class SharedWindowJoinOperator(HashJoinOperator):
         self.kept = KeptRows(by_left, names[0]), KeptRows(by_right, names[1])
         structures = self.kept[0].structure, self.kept[1].structure
         super().__init__(left_keys, right_keys, condition, left, right, structures)
+        self.columns = left, right
         self.waiting, self.found = WaitingChunks(self.layout.met, self.layout.needed), WaitingPairs()
         self.reached: Reaches = {}  # up to where uses have their pairs, while something waits
         self.spent = 0  # units of work in this step
@@ -167,10 +170,8 @@ class SharedWindowJoinOperator(HashJoinOperator):
         return bool(self.waiting.segments)
 
     def step(self, inputs: list[Batch], watermark: Watermark) -> RoutedBatch:
-        rows = [
-            Batch(with_series(batch.frame, side.until(batch.frame)))
-            for batch, side in zip(inputs, self.kept, strict=True)
-        ]
+        frames = [self._fit(batch.frame, columns) for batch, columns in zip(inputs, self.columns, strict=True)]
+        rows = [Batch(with_series(frame, side.until(frame))) for frame, side in zip(frames, self.kept, strict=True)]
         if watermark.budget.units is not None or self.has_work:
             return self._step_within(watermark.budget, rows, watermark)
         sizes = [(len(batch), len(log.segments)) for batch, log in zip(rows, self.sides, strict=True)]
@@ -281,13 +282,14 @@ class SharedWindowJoinOperator(HashJoinOperator):
 
     def save(self) -> State:
         state = super().save()
-        numbers = {**state.numbers, **self._extents()}
+        numbers = {**state.numbers, **self._shape()}
         numbers |= {f"{_REACH} {left} {right}": reach for (left, right), reach in self.reached.items()}
         waiting = {_WAITING: self.waiting.segments, _FOUND: self.found.segments} if self.has_work else {}
         return State(numbers, {**state.segments, **waiting})
 
     def restore(self, state: State) -> None:
-        """Continue from a state that may have been kept for other uses: then rows leave at other times."""
+        """Continue from a state that may have been kept for other uses, or by the join of one query: then rows leave at
+        other times, and have other columns."""
         super().restore(state)
         self.waiting.segments = list(state.segments.get(_WAITING, ()))
         self.found.segments = list(state.segments.get(_FOUND, ()))
@@ -295,14 +297,38 @@ class SharedWindowJoinOperator(HashJoinOperator):
         for name, reach in reaches.items():
             _, left, right = name.split()
             self.reached[int(left), int(right)] = reach
-        extents = {name: extent for name, extent in state.numbers.items() if name not in reaches}
-        if state.segments and extents != self._extents():
-            for log, side in zip(self.sides, self.kept, strict=True):
-                log.segments = [
-                    hashed_segment(with_series(segment.frame, side.until(segment.frame))) for segment in log.segments
-                ]
+        shape = {name: number for name, number in state.numbers.items() if name not in reaches}
+        if state.segments and shape != self._shape():
+            self._adapt()
 
-    def _extents(self) -> dict[str, int]:
-        """How long rows are kept, by side and bits."""
-        sides = zip(("left", "right"), self.kept, strict=True)
-        return {f"{name} {bits}": extent for name, side in sides for extent, bits in side.extents.items()}
+    def _adapt(self) -> None:
+        """Let the rows of other uses have the columns of these, and leave with them."""
+        left, right = self.columns
+        for log, side, columns in zip(self.sides, self.kept, self.columns, strict=True):
+            frames = [self._fit(segment.frame, columns) for segment in log.segments]
+            log.segments = [hashed_segment(with_series(frame, side.until(frame))) for frame in frames]
+        chunks = [(self._fit(chunk.frame, self.columns[chunk.facts["side"]]), chunk) for chunk in self.waiting.segments]
+        self.waiting.segments = [Segment.of(frame, **chunk.facts) for frame, chunk in chunks]
+        pairs = [(self._fit(pairs.frame, (*left, *right)), pairs) for pairs in self.found.segments]
+        self.found.segments = [Segment.of(frame, **waiting.facts) for frame, waiting in pairs]
+
+    def _fit(self, frame: pl.DataFrame, columns: Schema) -> pl.DataFrame:
+        """Rows with the columns that the join has. What came before some use may lack one: it does not count for that
+        use, and so its selections are those of all."""
+        names = [column.id for column in columns]
+        times_and_hash = [name for name in frame.columns if name in (FROM, UNTIL, HASH)]
+        own = [name for name in frame.columns if name not in times_and_hash]
+        words = [name for name in names if name in self.words]
+        if own == names and not any(frame.get_column(word).null_count() for word in words):
+            return frame
+        types = frame_schema(columns)
+        lacking = [pl.lit(None, types[name]).alias(name) for name in names if name not in frame.columns]
+        return frame.with_columns(lacking).with_columns(pl.col(words).fill_null(-1)).select(*names, *times_and_hash)
+
+    def _shape(self) -> dict[str, int]:
+        """What of the rows in the state follows from the uses: how long they are kept, by side and bits, and a checksum
+        of their columns."""
+        sides = list(zip(("left", "right"), self.kept, self.columns, strict=True))
+        shape = {f"{name} {bits}": extent for name, side, _ in sides for extent, bits in side.extents.items()}
+        names = {name: " ".join(column.id for column in columns) for name, _, columns in sides}
+        return shape | {f"{name} columns": zlib.crc32(text.encode()) for name, text in names.items()}
