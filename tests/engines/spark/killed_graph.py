@@ -1,7 +1,7 @@
 """A program that adds a query to a pipeline and drops another, and dies at a moment that is named. See
 test_graph_changes.py.
 
-python killed_graph.py DIRECTORY [MOMENT]
+python killed_graph.py DIRECTORY QUERIES [MOMENT]
 """
 
 from __future__ import annotations
@@ -22,6 +22,12 @@ from strandline.runtime.checkpoint.versions import GraphVersions
 from strandline.runtime.pipeline import RunningPipeline
 
 PAIRS = "SELECT k, count(*) AS n, sum(v) AS t FROM s WINDOW(RANGE 3 SECONDS) GROUP BY k"
+JOIN = "SELECT s.k, s.v, t.v AS w FROM s WINDOW(RANGE {0}) JOIN t WINDOW(RANGE {0}) ON s.k = t.k"
+# What runs, and what is added.
+QUERIES = {
+    "apart": ("SELECT k, v FROM s", PAIRS),
+    "join": (JOIN.format("500 MILLISECONDS"), f"{JOIN.format('2 SECONDS')} WHERE s.v > 30"),
+}
 
 
 last_batch: list[int] = []  # of the query that is dropped
@@ -74,22 +80,23 @@ def arrange(moment: str) -> None:
             around(GraphVersions, "write", lambda _, version, __: version.number == 2, before=False)
 
 
-def main(directory: Path, moment: str) -> None:
+def main(directory: Path, queries: str, moment: str) -> None:
     arrange(moment)
     with sl.connect(checkpoint=directory / "checkpoint", shards=2, batch_rows=40) as db:
-        db.sql(
-            f"CREATE STREAM s (k BIGINT, v BIGINT, ts TIMESTAMP) "
-            f"SOURCE file('{directory}/in/*.parquet', follow => true) ORDERED BY ts"
-        )
+        for stream in ("s", "t"):
+            db.sql(
+                f"CREATE STREAM {stream} (k BIGINT, v BIGINT, ts TIMESTAMP) "
+                f"SOURCE file('{directory}/in/*.parquet', follow => true) ORDERED BY ts"
+            )
+        one, two = QUERIES[queries]
         running = {query.name: query for query in db.recover()}
         if not running:
-            text = f"CREATE SINK one INTO parquet('{directory}/one') AS SELECT k, v FROM s"
-            running["one"] = db.sql(text)
+            running["one"] = db.sql(f"CREATE SINK one INTO parquet('{directory}/one') AS {one}")
         pipeline = next(iter(running.values()))._pipeline
         if pipeline.graph.version.number == 0:
             while pipeline.last_batch < 3:
                 time.sleep(0.02)
-            running["two"] = db.sql(f"CREATE SINK two INTO parquet('{directory}/two') AS {PAIRS} STARTING NOW")
+            running["two"] = db.sql(f"CREATE SINK two INTO parquet('{directory}/two') AS {two} STARTING NOW")
         if "one" in running and pipeline.graph.version.number == 1:
             reached = pipeline.last_batch + 3
             last_batch.append(reached)
@@ -104,4 +111,4 @@ def main(directory: Path, moment: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2] if len(sys.argv) > 2 else "")
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else "")

@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from killed_beginning import RECORDED, WRITTEN
+from killed_graph import PAIRS
 from test_graph_changes import FILES, alone, answer, write_input
 
 PROGRAM = Path(__file__).with_name("killed_beginning.py")
@@ -37,7 +38,7 @@ def test_killed_while_a_query_catches_up(tmp_path: Path, moment: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "ended beginning 4" in done.stdout
     two, three = answer(tmp_path / "two"), answer(tmp_path / "three")
-    assert two.height and two.equals(alone(tmp_path, rows, 0)) and three.equals(two)
+    assert two.height and two.equals(alone(tmp_path, PAIRS, rows, 0)) and three.equals(two)
     # The query that ran before has each of its rows once.
     one = pq.read_table(tmp_path / "one")
     brought = list(zip(one["k"].to_pylist(), one["v"].to_pylist(), strict=True))
