@@ -8,6 +8,8 @@ from its instant on.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from random import Random
@@ -308,6 +310,13 @@ def test_queries_that_come_and_go_are_those_alone(
     seed=st.integers(0, 2**32),
     over_tables=st.sampled_from((0.0, 0.4)),
 )
+@example(  # a join of one query becomes shared while rows wait in front of it, and its streams are over
+    a=arrange("a", {"k": INT, "v": INT}, [(0, 0, (0, 0))] * 4 + [(1, 0, (0, 0))] * 2, 0),
+    b=arrange("b", {"k": INT, "w": INT}, [], 0),
+    shards=1,
+    seed=14103,
+    over_tables=0.0,
+)
 @settings(max_examples=examples(40), deadline=None)
 def test_queries_come_and_go_while_work_waits(
     a: Arrivals, b: Arrivals, shards: int, seed: int, over_tables: float
@@ -346,11 +355,12 @@ def _small(stream: Arrivals) -> tuple[Element, ...]:
 @pytest.mark.parametrize("first", range(0, examples(10) * 10, 10))
 def test_uses_of_joins_that_come_and_go_are_those_alone(first: int) -> None:
     """Queries come to a join that runs, or a join of one query becomes shared with them, and others go."""
-    shared = sum(check_joins(seed) for seed in range(first, first + 10))
+    shared = sum(draw_history(seed, only_joins=True)[0].shared for seed in range(first, first + 10))
     assert shared
 
 
-def check_joins(seed: int) -> int:
+def draw_history(seed: int, *, only_joins: bool = False, over_tables: float = 0.0) -> tuple[History, int]:
+    """A history that was checked, and at how many instants."""
     dice = Random(seed)
 
     def stream(name: str, value: str) -> Arrivals:
@@ -362,7 +372,8 @@ def check_joins(seed: int) -> int:
 
     streams = {"a": stream("a", "v"), "b": stream("b", "w")}
     budgets = dice.choice((BudgetPlanner(), RandomBudgets(seed)))
-    history = History(streams, dice.randint(1, 2), dice, only_joins=True, budgets=budgets)
+    shards = dice.randint(1, 2)
+    history = History(streams, shards, dice, over_tables, budgets, only_joins=only_joins)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(graph_changes, "open_source", history.source)
         patch.setattr(catch_up, "shares_log", lambda stream: history.shares_logs)
@@ -370,8 +381,24 @@ def check_joins(seed: int) -> int:
         patch.setattr(fragment_turns, "PART_ROWS", 1)
         try:
             history.go()
-            history.check()
+            return history, history.check()
         except BaseException as error:
             error.add_note(f"seed {seed}")
             raise
-    return history.shared
+
+
+def main(histories: int, first: int) -> None:
+    instants, queries, shared, over_tables, began = 0, 0, 0, 0, Counter[str]()
+    for seed in range(first, first + histories):
+        history, checked = draw_history(seed, only_joins=seed % 3 == 0, over_tables=(0.0, 0.0, 0.4, 0.9)[seed % 4])
+        instants += checked
+        queries += len(history.queries)
+        shared += history.shared
+        over_tables += sum(bool(query.readers) for query in history.queries.values())
+        began.update("now" if query.since > BEFORE_ALL else "beginning" for query in history.queries.values())
+    print(f"{histories:,} histories, {queries:,} queries, {instants:,} instants, 0 wrong")
+    print(f"began: {dict(began)}; over tables: {over_tables:,}; became uses of joins that ran: {shared:,}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

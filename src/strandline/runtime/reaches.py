@@ -49,15 +49,19 @@ class Reaches:
     ) -> tuple[Watermark, list[Batch]]:
         """The watermark by which an operator goes, and its inputs up to there."""
         operator, places = self._operators[number], self._inputs[number]
-        if isinstance(operator, SharedWindowJoinOperator):
-            return replace(reached, was_over=reached.was_over and not operator.has_work), inputs
-        if isinstance(operator, RouteOperator):
-            if (span := _span_of(operator, done, places)) is None:
-                return reached, inputs
-            self.by_number[number] = span[1]
-            return replace(reached, was_over=False), inputs
         known = [self._reach_of(place) for place in places]
         least = min([reached.time, *(reach for reach in known if reach is not None)])
+        if isinstance(operator, SharedWindowJoinOperator):
+            if any(reach is not None for reach in known):  # what waited in front of it before it was shared
+                self.by_number[number] = least
+                return replace(reached, time=least, was_over=False), inputs
+            return replace(reached, was_over=reached.was_over and not operator.has_work), inputs
+        if isinstance(operator, RouteOperator):
+            span = _span_of(operator, done, places)
+            if span is None and known == [None]:
+                return reached, inputs
+            self.by_number[number] = least if span is None else min(least, span[1])
+            return replace(reached, was_over=False), inputs
         was_behind = number in self._behind or any((number, side) in self._held for side in range(len(places)))
         self._behind.discard(number)
         if not was_behind and all(reach is None for reach in known):
