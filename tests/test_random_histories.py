@@ -31,6 +31,8 @@ from strandline.logical.reference.interpreter import Element, bag, change_instan
 from strandline.logical.schema import schema
 from strandline.planner.physical.lowering import combine, lower
 from strandline.planner.physical.plan import Pipeline, Route, StreamForm, fragments_of, numbered
+from strandline.planner.planner import PlannedQuery, PlanningInputs, plan_to_share
+from strandline.planner.prices import built_in
 from strandline.planner.stages import optimize
 from strandline.runtime import catch_up, fragment_turns, graph_changes
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
@@ -56,6 +58,13 @@ TEXTS = (
     "SELECT k, v FROM a WINDOW(RANGE 8 MICROSECONDS) ORDER BY v, k LIMIT 2",
     "SELECT n, count(*) AS c FROM (SELECT k, count(*) AS n FROM a WINDOW(RANGE 6 MICROSECONDS) GROUP BY k) GROUP BY n",
 )
+
+PULLED = {  # queries, and others over what they compute that a filter selects from
+    TEXTS[1]: f"SELECT k, n FROM ({TEXTS[1]}) WHERE k = 1",
+    TEXTS[6]: f"SELECT k, w FROM ({TEXTS[6]}) WHERE k = 1",
+    TEXTS[8]: f"SELECT k FROM ({TEXTS[8]}) WHERE k > 0",
+    TEXTS[10]: f"SELECT k, v FROM ({TEXTS[10]}) WHERE v > 0",
+}
 
 STARTS: tuple[Start, ...] = ("now", "beginning")
 FORMS: tuple[StreamForm, ...] = ("intervals", "changes")
@@ -192,6 +201,12 @@ class History:
         form = self.form if self.dice.random() < 0.8 else self.dice.choice(FORMS)
         return lower(name, plan, self.declared, self.shards, form=form)
 
+    def plans(self, name: str, text: str) -> tuple[PlannedQuery, ...]:
+        """Plans of which one is chosen beside what runs."""
+        changes = frozenset((name,)) if self.form == "changes" else frozenset[str]()
+        inputs = PlanningInputs(self.declared, {}, built_in(), self.shards, changes=changes)
+        return plan_to_share(name, self.bind(text), inputs)
+
     @property
     def living(self) -> list[str]:
         return [query.name for query in self.pipeline.graph.version.queries]
@@ -205,11 +220,14 @@ class History:
             self.queries[f"{name}, number {before.number}"] = before
         # Often one that others have, so that operators may be shared.
         text = self.dice.choice(self.texts) if self.dice.random() < 0.5 else self.text()
+        if self.chance.random() < 0.4 and (known := [text for text in self.texts if text in PULLED]):
+            text = PULLED[self.chance.choice(known)]
         self.texts.append(text)
         part = self.part(name, text)
         scope = str(sorted(part.queries[0].streams))
         start = "now" if self.only_joins and self.dice.random() < 0.6 else self.dice.choice(STARTS)
-        add_query(self.pipeline, Addition(GraphQuery(name, start=start), part, scope, Memory(None)))
+        plans = self.plans(name, text) if self.chance.random() < 0.5 else ()
+        add_query(self.pipeline, Addition(GraphQuery(name, start=start), part, scope, Memory(None), plans))
         number = self.pipeline.graph.version.query(name).number
         own = fragments_of(self.pipeline.physical, name)
         nodes = [node for fragment in own for node in numbered(fragment.root)]

@@ -32,7 +32,7 @@ from strandline.core.notices import Notice
 from strandline.core.security.allow import Allow
 from strandline.database.file_tables import FileTables
 from strandline.database.inferred_schemas import InferredSchemas
-from strandline.database.introspection.explain import explain_choice, explain_query
+from strandline.database.introspection.explain import explain_beside, explain_choice, explain_query
 from strandline.database.prepared_changes import PreparedChanges
 from strandline.database.query import Query, stop_all
 from strandline.database.replacement import Replacement
@@ -52,7 +52,7 @@ from strandline.planner.prices import load_prices
 from strandline.runtime.checkpoint.identity import Checkpoint, declarations_of, identify_query, stored_graphs
 from strandline.runtime.checkpoint.verify import must_repeat
 from strandline.runtime.checkpoint.versions import GraphQuery, Start
-from strandline.runtime.graph_changes import Addition, add_query, finish_batches, replace_queries
+from strandline.runtime.graph_changes import Addition, add_query, finish_batches, preview, replace_queries
 from strandline.runtime.pipeline import BATCH_ROWS, RunningPipeline, log_resumed
 from strandline.runtime.result_buffer import DEFAULT_LIMIT
 from strandline.runtime.scheduling.budget_planner import BudgetPlanner
@@ -334,9 +334,9 @@ class Database:
         sink = query.sink or self.memory
         inputs = self._planning_inputs({query.name: None}, pipeline.physical.shards)
         inputs = replace(inputs, appends=frozenset() if sink.takes_changes else frozenset((query.name,)))
-        part = planner.plan_query(query.name, query.plan, inputs).physical
+        plans = planner.plan_to_share(query.name, query.plan, inputs)
         described = replace(_identify(query, sink, inputs), start=start, replaces=replaces)
-        return Addition(described, part, inputs.sharing_scope(query.name), sink)
+        return Addition(described, plans[0].physical, inputs.sharing_scope(query.name), sink, plans)
 
     def describe(self, query: BoundQuery) -> GraphQuery:
         """A query as the graph of a checkpoint has it."""
@@ -437,7 +437,16 @@ class Database:
         refuse_text("explain", query, "db.sql('EXPLAIN SELECT …')")
         inputs = self._planning_inputs({query.name: query.shedding}, self._engine.likely_shards())
         planned = planner.plan_query(query.name, query.plan, inputs, compare=why)
-        return explain_choice(planned) if why else explain_query(planned, self._engine.cores(), query.shedding)
+        if why:
+            return explain_choice(planned)
+        shown = explain_query(planned, self._engine.cores(), query.shedding)
+        if (found := self.running_pipeline(query)) is None:
+            return shown
+        (pipeline, start), running = found, found[0].physical
+        if query.name in {other.name for other in running.queries}:
+            return shown
+        extended = preview(pipeline, self._addition(query, pipeline, start))
+        return f"{shown}\n{explain_beside(extended, query.name, running)}"
 
     def is_free(self, name: str) -> bool:
         """Whether nothing is called so: then a query whose user gave it no name may be."""

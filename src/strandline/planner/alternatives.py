@@ -103,6 +103,34 @@ ALTERNATIVES: Final[tuple[Alternative, ...]] = (
 )
 
 
+PULL_UP: Final[tuple[Alternative, ...]] = (
+    # What selects rows goes up, so that what is below is what others have that select other rows.
+    pull_up.pull_filter_above_map,
+    window.pull_filter_above_window,
+    pull_up.pull_filter_above_distinct,
+    pull_up.pull_filter_above_aggregate,
+    pull_up.pull_filter_above_join,
+    pull_up.take_filter_out_of_join,
+    match.pull_match_above_join,
+    match.pull_match_above_aggregate,
+    match.pull_distinct_above_match,
+    window.pull_window_above_union,
+)
+
+
+def pull_filters_up(plan: Plan, limit: int) -> dict[Plan, tuple[str, ...]]:
+    """Plans in which filters are further up, at most so many; with the rules that lead to them."""
+    found: dict[Plan, tuple[str, ...]] = {}
+    pending: list[tuple[Plan, tuple[str, ...]]] = [(plan, ())]
+    while pending and len(found) < limit:
+        before, rules = pending.pop(0)
+        for rule, other in neighbours(before, PULL_UP):
+            if other not in found and other != plan:
+                found[other] = (*rules, rule)
+                pending.append((other, found[other]))
+    return found
+
+
 def neighbours(plan: Plan, rules: Sequence[Alternative] = ALTERNATIVES) -> Iterator[tuple[str, Plan]]:
     """Every plan that one rule at one place makes of this one, with the name of the rule."""
     for rule in rules:

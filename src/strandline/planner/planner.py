@@ -16,7 +16,7 @@ from typing import Final
 from strandline.logical.catalog import BaseStream
 from strandline.logical.plan import Plan
 from strandline.logical.tree import streams_read
-from strandline.planner.alternatives import improve, separating_rule
+from strandline.planner.alternatives import improve, pull_filters_up, separating_rule
 from strandline.planner.cardinality import StatisticsByStream
 from strandline.planner.coalescing import place_coalescing
 from strandline.planner.estimate import Estimates, estimate
@@ -32,6 +32,7 @@ MAX_COST_RATIO: Final = 0.95  # another plan must cost less than this part of th
 MIN_SEARCH_COST: Final = 0.02  # CPU seconds per second: below that a search gains nothing noticeable
 ORDERS: Final = 6  # orders of joins that are costed beside the best one
 EXAMINED: Final = 60  # plans of a search
+SHARED_PLANS: Final = 20  # of those with filters further up, for each order of joins
 AS_WRITTEN: Final = "as written, no rules"
 
 
@@ -125,17 +126,8 @@ def plan_query(
     With `compare` other plans are costed in any case, for EXPLAIN WHY; the choice is the same.
     """
 
-    def assemble(optimized: Plan, strategy: FormStrategy = BY_RULE) -> Pipeline:
-        sheds = name in inputs.shedding
-        form: StreamForm = "changes" if name in inputs.changes else "intervals"
-        first = fragments_before
-        streams, shards = inputs.streams, inputs.shards
-        physical = lower(name, optimized, streams, shards, sheds=sheds, form=form, strategy=strategy, first=first)
-        return place_coalescing(physical, inputs.statistics, inputs.prices)
-
-    def candidate(optimized: Plan, difference: str = "") -> PlannedQuery:
-        return PlannedQuery(name, logical, optimized, assemble(optimized), inputs, difference)
-
+    assembly = _Assembly(name, logical, inputs, fragments_before)
+    candidate = assembly.candidate
     limit = inputs.limits.get(name)
     ordered = order_joins(prepare(logical), inputs.statistics, limit, inputs.prices)
     first = chosen = candidate(finish(ordered))
@@ -155,12 +147,47 @@ def plan_query(
     rejected = _distinct_plans(chosen, others)
     if not by_cost:
         return replace(chosen, rejected=rejected)
-    best, by_rule = choose_forms(partial(assemble, chosen.optimized), inputs.statistics, inputs.prices)
+    best, by_rule = choose_forms(partial(assembly.lower, chosen.optimized), inputs.statistics, inputs.prices)
     if best is by_rule:
         return replace(chosen, rejected=rejected)
     difference = ", ".join(filter(None, (chosen.difference, best.difference)))
     as_changes = replace(chosen, difference="changes wherever elements stay open")
     return replace(chosen, physical=best.pipeline, difference=difference, rejected=(as_changes, *rejected))
+
+
+def plan_to_share(name: str, logical: Plan, inputs: PlanningInputs) -> tuple[PlannedQuery, ...]:
+    """The plan of a query, and others that may have more in common with what runs: joins in other orders, and filters
+    above what others compute without them."""
+    chosen = plan_query(name, logical, inputs)
+    candidate = _Assembly(name, logical, inputs).candidate
+    ordered = order_joins(prepare(logical), inputs.statistics, inputs.limits.get(name), inputs.prices)
+    orders = other_orders(ordered, inputs.statistics, ORDERS, inputs.prices)
+    others = [candidate(finish(order.plan), f"joins {order.words}") for order in orders]
+    for start in (chosen, *others):
+        for pulled, rules in pull_filters_up(start.optimized, SHARED_PLANS).items():
+            others.append(candidate(pulled, ", ".join(map(_show_rule, dict.fromkeys(rules)))))
+    return chosen, *others
+
+
+@dataclass(frozen=True, slots=True)
+class _Assembly:
+    """Physical plans of a query, from its logical ones."""
+
+    name: str
+    logical: Plan
+    inputs: PlanningInputs
+    fragments_before: int = 0
+
+    def lower(self, optimized: Plan, strategy: FormStrategy = BY_RULE) -> Pipeline:
+        name, inputs = self.name, self.inputs
+        form: StreamForm = "changes" if name in inputs.changes else "intervals"
+        sheds, first = name in inputs.shedding, self.fragments_before
+        streams, shards = inputs.streams, inputs.shards
+        physical = lower(name, optimized, streams, shards, sheds=sheds, form=form, strategy=strategy, first=first)
+        return place_coalescing(physical, inputs.statistics, inputs.prices)
+
+    def candidate(self, optimized: Plan, difference: str = "") -> PlannedQuery:
+        return PlannedQuery(self.name, self.logical, optimized, self.lower(optimized), self.inputs, difference)
 
 
 def _search(

@@ -22,6 +22,8 @@ from strandline.logical.udf import user_functions
 from strandline.planner.physical.living import extend, rename_streams, shrink
 from strandline.planner.physical.plan import Pipeline
 from strandline.planner.physical.take_over import take_over
+from strandline.planner.planner import PlannedQuery
+from strandline.planner.sharing import choose_beside
 from strandline.runtime.catch_up import has_shared_log, log_of, reader_of, table_reader_of
 from strandline.runtime.checkpoint.chain import source_directory
 from strandline.runtime.checkpoint.replay import replayed_until
@@ -33,12 +35,14 @@ from strandline.runtime.watermark import SourceStatus
 @dataclass(frozen=True, slots=True)
 class Addition:
     """A query that is to be added: its own plan, what operators must have in common with it beside their structure to
-    be shared, and where its results go. `query` says whether it begins now or at the beginning."""
+    be shared, and where its results go. `query` says whether it begins now or at the beginning. `plans` are those among
+    which that is chosen which costs least beside what runs."""
 
     query: GraphQuery
     part: Pipeline
     scope: str
     sink: Sink
+    plans: tuple[PlannedQuery, ...] = ()
 
 
 def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | None = None) -> None:
@@ -48,7 +52,8 @@ def add_query(pipeline: RunningPipeline, addition: Addition, patience: float | N
     graph, query = pipeline.graph, addition.query
     with graph.changing(patience) as version:
         number, running = version.next_query, version.pipeline
-        part, since, scope = begin_query(addition, running, pipeline.metrics.statuses, version.number + 1)
+        addition, since, scope = plan_beside(addition, running, pipeline.metrics.statuses)
+        part = begin_query(addition, running, version.number + 1)
         first_fragment = version.next_fragment
         extended, moved = extend(running, part, scope, since=since, number=number, first_fragment=first_fragment)
         batch = pipeline.metrics.last_batch + 1
@@ -94,7 +99,8 @@ def replace_queries(pipeline: RunningPipeline, dropped: Collection[str], additio
     statuses = {name: status for name, status in pipeline.metrics.statuses.items() if name in known}
     extended, moved = remaining, dict[str, str]()
     for number, addition in enumerate(additions, version.next_query):
-        part, since, scope = begin_query(addition, remaining, statuses, version.number + 1)
+        addition, since, scope = plan_beside(addition, extended, statuses)
+        part = begin_query(addition, remaining, version.number + 1)
         extended, changed = extend(extended, part, scope, since=since, number=number, first_fragment=next_fragment)
         moved |= changed
         next_fragment = _next_fragment(extended, next_fragment)
@@ -201,7 +207,7 @@ def _has_caught_up(pipeline: RunningPipeline, query: str, readers: Sequence[Base
     planner, statuses = pipeline.planner, pipeline.metrics.statuses
     streams = pipeline.metrics.streams_of(query)
     own = [stream for stream in readers if stream.name in streams]
-    return bool(own and not pipeline.metrics.work_left) and all(
+    return bool(own and not pipeline.metrics.has_work) and all(
         planner is not None
         and planner.is_level(stream.name)
         and stream.idle_after_us is None
@@ -230,15 +236,33 @@ def _drop_complete(pipeline: RunningPipeline) -> None:
             pipeline.drop(name, is_whole=True)
 
 
-def begin_query(
-    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus], version: int
-) -> tuple[Pipeline, Instant, str]:
-    """The plan of a query that a version adds, from when on it has rows, and what is shared only with equal ones."""
+def plan_beside(
+    addition: Addition, running: Pipeline, statuses: Mapping[str, SourceStatus]
+) -> tuple[Addition, Instant, str]:
+    """The addition with the plan that costs least beside what runs, from when on it has rows, and what is shared only
+    with equal ones. One from the beginning shares operators when it has caught up."""
+    since, scope = BEFORE_ALL, addition.scope
+    if addition.query.start == "now":
+        since = starting_instant(statuses, {s.name for s in addition.part.streams if s.table is None})
+        scope = f"{scope} since {since}"
+    if addition.plans:
+        addition = replace(addition, part=choose_beside(addition.plans, running, scope, since).physical)
+    return addition, since, scope
+
+
+def preview(pipeline: RunningPipeline, addition: Addition) -> Pipeline:
+    """A pipeline that runs with a query that might be added, as it would be when that has caught up."""
+    version = pipeline.graph.version
+    addition, since, scope = plan_beside(addition, version.pipeline, pipeline.metrics.statuses)
+    part = read_tables_apart(addition.part, version.number + 1)
+    number, first_fragment = version.next_query, version.next_fragment
+    return extend(version.pipeline, part, scope, since=since, number=number, first_fragment=first_fragment)[0]
+
+
+def begin_query(addition: Addition, running: Pipeline, version: int) -> Pipeline:
+    """The plan of a query that a version adds, with readers of its own where it does not read with the others."""
     part = read_tables_apart(addition.part, version)
-    if addition.query.start == "beginning":
-        return read_again(running, part), BEFORE_ALL, addition.scope
-    since = starting_instant(statuses, {stream.name for stream in part.streams if stream.table is None})
-    return part, since, f"{addition.scope} since {since}"
+    return read_again(running, part) if addition.query.start == "beginning" else part
 
 
 def read_tables_apart(part: Pipeline, version: int) -> Pipeline:

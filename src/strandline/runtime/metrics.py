@@ -134,7 +134,7 @@ class PipelineMetrics:
             "before": asdict(self._before_last),
             "answered": self.last_result_batches,
             "announced": self.announced,
-            **({"reaches": self.reaches, "work_left": self.work_left} if self.work_left else {}),
+            **({"reaches": self.reaches, "work_left": self.work_left} if self.has_work else {}),
         }
 
     def resume(self, record: BatchRecord, version: GraphVersion | None = None) -> None:
@@ -180,11 +180,17 @@ class PipelineMetrics:
         return sum(sum(counts.seconds) for counts in self.operators.values())
 
     @property
+    def has_work(self) -> bool:
+        """Whether some work was put off, so that another batch follows. A query may be behind although nothing waits:
+        the instant up to which it went was chosen before it was known what the batch brings."""
+        return self.work_left > 0 or bool(self.reaches)
+
+    @property
     def ended(self) -> bool:
         """Whether all sources have ended, so that no row follows, and all work is done."""
         return (
             bool(self.statuses)
-            and not self.work_left
+            and not self.has_work
             and all(
                 (status := self.statuses.get(stream.name)) is not None and status.ended
                 for stream in self.physical.streams

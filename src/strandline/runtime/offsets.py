@@ -236,7 +236,7 @@ class OffsetPlanner:
     @property
     def has_work(self) -> bool:
         """Whether work was put off in the last batch, so that another one follows, also without new rows."""
-        return self.metrics is not None and self.metrics.work_left > 0
+        return self.metrics is not None and self.metrics.has_work
 
     def decide_budget(
         self, before: Mapping[str, SourceOffset], after: Mapping[str, SourceOffset], physical: Pipeline

@@ -13,7 +13,8 @@ from strandline.logical.tree import size
 from strandline.planner.estimate import Estimate, how_much_faster
 from strandline.planner.explain_costs import short, show_assumed, show_costs, show_needs, show_sources
 from strandline.planner.explain_costs import size as show_size
-from strandline.planner.physical.explain import show_pipeline
+from strandline.planner.physical.explain import show_beside, show_pipeline
+from strandline.planner.physical.plan import Pipeline
 from strandline.planner.planner import PlannedQuery
 from strandline.planner.unbounded_state import growing_state
 from strandline.runtime.checkpoint.identity import indent
@@ -49,6 +50,11 @@ def _figures(query: PlannedQuery, cores: int, shedding: float | None) -> list[st
         part = limit / query.cost if query.cost > 0 else 1.0
         parts.append(explain_shedding(SheddingModel(query.optimized, statistics, prices), part, 1.0 - shedding))
     return [*parts, *show_sources(query.physical, statistics), *show_assumed(query.physical, statistics)]
+
+
+def explain_beside(extended: Pipeline, query: str, running: Pipeline) -> str:
+    """The plan of a query as part of the pipeline that it would be added to."""
+    return "\n".join(["beside what runs", indent(show_beside(extended, query, running))])
 
 
 def explain_choice(chosen: PlannedQuery) -> str:

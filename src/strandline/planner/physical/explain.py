@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from strandline.planner.physical import plan as physical
 from strandline.planner.physical.edges import Edge, describe_edges
 from strandline.planner.physical.operators import show_node, show_state
-from strandline.planner.physical.plan import Fragment, Node, Pipeline, numbers, sources
+from strandline.planner.physical.plan import Fragment, Node, Pipeline, fragments_of, numbers, sources
 
 MOST_NAMED: Final = 6  # queries that share an operator, and are listed
 
@@ -29,6 +29,21 @@ def show_pipeline(pipeline: Pipeline) -> str:
     """All fragments, stage by stage; a stage begins after an exchange. An operator is followed by its update pattern
     and the structures of its state."""
     return "\n".join(_with_facts(line) for line in pipeline_lines(pipeline))
+
+
+def show_beside(extended: Pipeline, query: str, running: Pipeline) -> str:
+    """The plan of a query within a pipeline that it is added to: what runs has the names of the queries that it is
+    shared with."""
+    own = {fragment.id: fragment for fragment in fragments_of(extended, query)}
+    readers = _find_readers(running.fragments)
+    part = replace(extended, fragments=tuple(f for f in extended.fragments if f.id in own))
+    lines: list[str] = []
+    for line in pipeline_lines(part):
+        fragment, _, number = (line.about or "").partition(".")
+        operator = own[fragment].operators[int(number)] if number and fragment in own else ""
+        with_whom = f", shared with {_show_readers(readers[operator])}" if operator in readers else ""
+        lines.append(_with_facts(replace(line, text=line.text + with_whom)))
+    return "\n".join(lines)
 
 
 def _with_facts(line: PlanLine) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import count
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from strandline.core.temporal import BEFORE_ALL
 from strandline.core.types import Column, Schema
@@ -80,6 +80,14 @@ def number_operators(part: Pipeline, given_scope: str, running: Pipeline | None 
     return replace(part, fragments=tuple(fragments))
 
 
+class FoundFragment(NamedTuple):
+    """A fragment, which of its operators run already, and whether what it sends is sent."""
+
+    fragment: Fragment
+    operators: tuple[bool, ...]
+    is_sent: bool
+
+
 class SharedFragments:
     """Fragments of pipelines that run together. A pipeline that is added takes what is there, and adds what is not."""
 
@@ -141,6 +149,25 @@ class SharedFragments:
             self._fragments[place] = shared
         return [_name_columns(query, roots[query.name]) for query in part.queries]
 
+    def find(self, part: Pipeline, given_scope: str) -> list[FoundFragment]:
+        """What a pipeline would take of what is there, by fragment; nothing is added."""
+        bodies = {function: list(known) for function, known in self._bodies.items()}
+        query_scope = given_scope + _number_bodies(part, bodies)
+        known = {operator for fragment in self.fragments for operator in fragment.operators}
+        ports: dict[str, physical.Input] = {}
+        found: list[FoundFragment] = []
+        for fragment in part.fragments:  # in the order of their stages
+            structures = Structures(f"{query_scope} {fragment.everywhere}", MappingProxyType(dict(ports)))
+            ids = _ids_within(fragment.root, structures, fragment.streams)
+            sender = None
+            if isinstance(fragment.route, physical.ExchangeTo):
+                sender = self._fragments.get(_place(replace(fragment, operators=ids), fragment.route.keys))
+                if sender is not None:
+                    port = cast(physical.ExchangeTo, sender.route).port
+                    ports[fragment.route.port] = physical.Input(port, schema(sender.root))
+            found.append(FoundFragment(fragment, tuple(operator in known for operator in ids), sender is not None))
+        return found
+
     def _keep_readers(self, fragment: Fragment, structures: Structures) -> None:
         """Let a fragment that only reads a stream find those that do the same: it has no operator with an id."""
         for other in self.fragments:
@@ -190,8 +217,11 @@ def operator_ids(
 ) -> tuple[str, ...]:
     """The ids of the operators of a fragment, in the order of `numbered`. Equal ones with other names have numbers.
     `known` are those that have an id."""
-    structures, below = Structures(scope, known=known), goes_by([root], [streams])
-    ids: list[str] = []
+    return _ids_within(root, Structures(scope, known=known), streams)
+
+
+def _ids_within(root: Node, structures: Structures, streams: frozenset[str]) -> tuple[str, ...]:
+    below, ids = goes_by([root], [streams]), list[str]()
     for node in numbered(root):
         ids.append(free_id(structures.id_of(node, below[node]), ids))
     return tuple(ids)
