@@ -440,7 +440,8 @@ class Database:
         if why:
             return explain_choice(planned)
         shown = explain_query(planned, self._engine.cores(), query.shedding)
-        if (found := self.running_pipeline(query)) is None:
+        runs = any(other.is_running for other in self.queries)
+        if not runs or (found := self.running_pipeline(query)) is None:
             return shown
         (pipeline, start), running = found, found[0].physical
         if query.name in {other.name for other in running.queries}:
